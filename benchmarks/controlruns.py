@@ -1,7 +1,7 @@
 """Simulate control runs: how often a drift of the model provider closes the gate, and how many broken cases are found.
 
 The comparison with the baseline is the whole gate on simulated outcomes, as in `falsealarms`. If it closes the gate,
-new runs of the head and of the base commit's agent are simulated, and `evalgate.statistics.control_runs` plans and
+new runs of the head and of the base commit's agent are simulated, and `evalgate.statistics.control_test` plans and
 decides. A drift changes the chances of both agents after the baseline was stored. A change affects only the head's
 chances.
 """
@@ -22,7 +22,7 @@ from evalgate.core.types import CaseResult, Record
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.statistics.case_regression import StoredOutcomes
-from evalgate.statistics.control_runs import (
+from evalgate.statistics.control_test import (
     AverageSuspect,
     CaseControl,
     CaseSuspect,

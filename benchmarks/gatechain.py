@@ -26,8 +26,7 @@ from evalgate.metrics.scoring import score_run
 from evalgate.runner.pipeline import run_gate
 from evalgate.runner.plan import Plan, build_plan, resolve_workspace
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunStart
-from evalgate.runner.suites import CaseIndex
+from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
 
 SPOKEN = "It is sunny in Lisbon and the wind is weak today"
 STATE = {"answered": True}

@@ -33,7 +33,8 @@ from evalgate.api.adk_documents import (
 )
 from evalgate.api.adk_results import get_adk_type
 from evalgate.core.errors import InvalidInputError
-from evalgate.system.files import lock_folder, make_folder
+from evalgate.system.files import make_folder
+from evalgate.system.folder_lock import lock_folder
 
 _EVAL_SET_ENDING = ".evalset.json"
 _VALID_ID = re.compile(r"[a-zA-Z0-9_]+")

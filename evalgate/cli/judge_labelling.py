@@ -32,7 +32,7 @@ from evalgate.runner.judge_assessment import (
     describe_assessment,
     describe_people,
 )
-from evalgate.system.files import lock_folder
+from evalgate.system.folder_lock import lock_folder
 from evalgate.system.workspace import resolve_workspace
 
 

@@ -7,7 +7,6 @@ docs/import-projects.md describes the command for users.
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from evalgate.cli.agent_search import (
     read_or_empty,
     walk_folders,
 )
+from evalgate.cli.promptfoo_providers import ADAPTER, SCRIPT, adapt_provider
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
@@ -34,16 +34,12 @@ _PROMPTFOO = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.js
 _KEPT_FORMATS = {"adk", "adk-legacy", "trpc"}
 _DATA_SETS = (".json", ".jsonl", ".csv")
 _LARGEST_DATA_SET = 20_000_000
-_SCRIPT = re.compile(r"(?:file://|python:)(?:\./)?(.+\.py)(?::(\w+))?")
-_ADAPTER = "evals/promptfoo_agent.py"
-_OPENAI_URL = "https://api.openai.com/v1"
 _NO_EVAL_SETS = (
     "LangGraph has no eval sets: `evalgate generate --from questions.txt --to adk -o "
     "evals/first.evalset.json` makes one of questions, chat messages or a recorded run."
 )
 _JUDGED = "Statements and similarity by embeddings need a model: add a `judge` section to evalgate.yaml."
 _EXTRA = "Regular expressions and JSON Schemas need evalgate's extra `trpc`."
-_MODEL_SETTINGS = ("temperature", "max_tokens", "tools", "seed")
 _NO_AGENT = "add --agent KIND:WHAT, as python:agent.py:answer or http:http://localhost:8000"
 
 
@@ -94,7 +90,7 @@ class ProjectImport:
     def list_files(self, agent: str | None) -> Mapping[str, str]:
         """Return `files`. Leave out promptfoo's adapter if `agent` is not the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
-        return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
+        return {path: text for path, text in self.files.items() if is_adapted or path != ADAPTER}
 
     def describe(self) -> Iterator[str]:
         """Yield sentences about the import and the next steps."""
@@ -302,16 +298,16 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
     lost = list(project.lost)
     variables: tuple[str, ...] = ()
     for provider in project.providers:
-        adapted = None if agents else _adapt_provider(provider, path.parent, workspace)
+        adapted = None if agents else adapt_provider(provider, path.parent, workspace)
         if adapted is None:
             why = ": a gate has one agent" if agents else ""
             lost.append(f"{shown_as}: provider `{provider['id']}`{why}")
             continue
         agent, options, adapter = adapted
         agents.append(agent)
-        script = _SCRIPT.fullmatch(str(provider["id"]))
+        script = SCRIPT.fullmatch(str(provider["id"]))
         variables = find_script_variables(read_or_empty(path.parent / script[1])) if script else ()
-        files |= {_ADAPTER: adapter} if adapter else {}
+        files |= {ADAPTER: adapter} if adapter else {}
     written = json.dumps(project.checks)
     notes = [_JUDGED] if '"semantic":' in written or '"embeddings"' in written else []
     notes += [_EXTRA] if '"matches":' in written or '"json_schema":' in written else []
@@ -330,42 +326,6 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
         lost=tuple(lost),
         notes=tuple(notes),
     )
-
-
-def _adapt_provider(
-    provider: JsonObject, folder: Path, workspace: Workspace
-) -> tuple[str, JsonObject, str] | None:
-    """Convert a promptfoo provider to an agent of evalgate; return None if there is no counterpart.
-
-    Return (agent as KIND:WHAT, further settings for the section `agent`, text of the adapter). The text is ""
-    if the agent needs no adapter.
-    """
-    name, config = str(provider["id"]), provider.get("config")
-    script = _SCRIPT.fullmatch(name)
-    if script and (folder / script[1]).is_file():
-        path = (folder / script[1]).resolve()
-        if path.is_relative_to(workspace.folder):
-            function, below = script[2] or "call_api", path.relative_to(workspace.folder).as_posix()
-            return f"python:{_ADAPTER}:answer", {}, _build_adapter(below, function, provider)
-    model = re.fullmatch(r"openai:(?:chat:)?([\w.-]+)", name)
-    if model and model[1] not in {"chat", "responses", "embedding", "assistant", "realtime"}:
-        settings = config if isinstance(config, Mapping) else {}
-        body = {key: settings[key] for key in _MODEL_SETTINGS if key in settings}
-        options = {"dialect": "openai", "model": model[1], **({"body": body} if body else {})}
-        headers = {"Authorization": "Bearer ${OPENAI_API_KEY}"}
-        return f"http:{settings.get('apiBaseUrl') or _OPENAI_URL}", {**options, "headers": headers}, ""
-    return None
-
-
-def _build_adapter(script: str, function: str, provider: JsonObject) -> str:
-    from importlib.resources import files
-
-    text = files("evalgate").joinpath("cli", "scaffold", "promptfoo_agent.py-tpl").read_text("utf-8")
-    values = {"SCRIPT": script, "FUNCTION": function, "OPTIONS": provider}
-    for name, value in values.items():
-        literal = repr(json.loads(json.dumps(value))) if name == "OPTIONS" else json.dumps(value)
-        text = text.replace(f"{name} = ...", f"{name} = {literal}")
-    return text
 
 
 # --- DeepEval -----------------------------------------------------------------------------------------------

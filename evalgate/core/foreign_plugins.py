@@ -1,14 +1,17 @@
-"""Call plugins of other packages, and turn their exceptions into errors that name the plugin."""
+"""Load and call plugins of other packages, and turn their exceptions into errors that name the plugin."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalgate.core.case_objects import find_wrong_cases
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.protocols import AnyReporter, Document, EvalFormat, ReportsIgnoredKeys
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import EvalSet
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _Built = TypeVar("_Built")
 _QUOTED = 400  # most characters of another package's error message
@@ -17,6 +20,57 @@ _QUOTED = 400  # most characters of another package's error message
 def describe_error(error: BaseException) -> str:
     """Return the class and the message of an exception as one line of at most 400 characters."""
     return to_one_line(f"{type(error).__name__}: {error}", _QUOTED)
+
+
+def index_entry_points(
+    points: Iterable["EntryPoint"], family: str, own: Collection[str]
+) -> Mapping[str, "EntryPoint"]:
+    """Return the entry points of a family of plugins by plugin name, in the order of `points`.
+
+    Raises:
+        InvalidInputError: two packages provide different plugins of the same name, or a package provides a
+            plugin with a name in `own`, the names of evalgate's own plugins.
+    """
+    found: dict[str, EntryPoint] = {}
+    problems = []
+    for point in points:
+        if point.name in own:
+            problems.append(
+                f"the plugin `{point.name}` of {describe_package(point)} "
+                f"has the name of one of evalgate's own {family}"
+            )
+        elif point.name in found and point.value != found[point.name].value:
+            both = f"{describe_package(found[point.name])} and {describe_package(point)}"
+            problems.append(f"the plugin `{point.name}` of evalgate's {family} is brought by both {both}")
+        else:
+            found[point.name] = point
+    if problems:
+        raise InvalidInputError("; ".join(problems) + ": uninstall one")
+    return found
+
+
+def load_entry_point(point: "EntryPoint") -> Any:
+    """Return the object that the entry point names.
+
+    Raises:
+        InvalidInputError: the object cannot be loaded.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # the code of another package may raise anything
+        raise InvalidInputError(
+            f"{describe_plugin(point)} cannot be loaded: {describe_error(error)}"
+        ) from error
+
+
+def describe_plugin(point: "EntryPoint") -> str:
+    """Return the plugin's name and its package, as messages call it."""
+    return f"the plugin `{point.name}` of {describe_package(point)}"
+
+
+def describe_package(point: "EntryPoint") -> str:
+    """Return the package that provides the plugin, as messages call it; else the plugin's `module:name`."""
+    return f"the package `{point.dist.name}`" if point.dist else f"`{point.value}`"
 
 
 def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:

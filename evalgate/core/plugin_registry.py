@@ -42,38 +42,12 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
         InvalidInputError: two packages provide different plugins of the same name, or a package provides a
             plugin with a name in `own`, the names of evalgate's own plugins.
     """
-    found: dict[str, EntryPoint] = {}
-    problems = []
-    for point in list_entry_points(family):
-        if point.name in own:
-            problems.append(
-                f"the plugin `{point.name}` of {_describe_package(point)} "
-                f"has the name of one of evalgate's own {family}"
-            )
-        elif point.name in found and point.value != found[point.name].value:
-            both = f"{_describe_package(found[point.name])} and {_describe_package(point)}"
-            problems.append(f"the plugin `{point.name}` of evalgate's {family} is brought by both {both}")
-        else:
-            found[point.name] = point
-    if problems:
-        raise InvalidInputError("; ".join(problems) + ": uninstall one")
-    return found
+    points = list_entry_points(family)
+    if not points:
+        return {}
+    from evalgate.core.foreign_plugins import index_entry_points
 
-
-def load_entry_point(point: "EntryPoint") -> Any:
-    """Return the object that the entry point names.
-
-    Raises:
-        InvalidInputError: the object cannot be loaded.
-    """
-    try:
-        return point.load()
-    except Exception as error:  # the code of another package may raise anything
-        from evalgate.core.foreign_plugins import describe_error
-
-        raise InvalidInputError(
-            f"{_describe_plugin(point)} cannot be loaded: {describe_error(error)}"
-        ) from error
+    return index_entry_points(points, family, own)
 
 
 @contextmanager
@@ -97,9 +71,9 @@ def translate_plugin_errors(
         point = None if name in own else find_third_party_plugins(family, own).get(name)
         if point is None:
             raise
-        from evalgate.core.foreign_plugins import describe_error
+        from evalgate.core.foreign_plugins import describe_error, describe_plugin
 
-        sentence = f"{where.message}: {_describe_plugin(point)} cannot be used: {describe_error(error)}"
+        sentence = f"{where.message}: {describe_plugin(point)} cannot be used: {describe_error(error)}"
         raise InvalidInputError([replace(where, message=sentence)]) from error
 
 
@@ -137,14 +111,6 @@ def _may_hold_plugins(folder: str) -> bool:
                 if b"[evalgate." in file.read():
                     return True
     return False
-
-
-def _describe_plugin(point: "EntryPoint") -> str:
-    return f"the plugin `{point.name}` of {_describe_package(point)}"
-
-
-def _describe_package(point: "EntryPoint") -> str:
-    return f"the package `{point.dist.name}`" if point.dist else f"`{point.value}`"
 
 
 FORMATS: Mapping[str, str] = {
@@ -281,10 +247,15 @@ class _Formats(Mapping[str, EvalFormat]):
         if name in FORMATS:
             own: EvalFormat = load_object(FORMATS[name])()
             return own
-        from evalgate.core.foreign_plugins import ForeignFormat, build_plugin
+        from evalgate.core.foreign_plugins import (
+            ForeignFormat,
+            build_plugin,
+            describe_plugin,
+            load_entry_point,
+        )
 
         point = find_third_party_plugins("formats", FORMATS)[name]
-        plugin = _describe_plugin(point)
+        plugin = describe_plugin(point)
         return ForeignFormat(build_plugin(load_entry_point(point), plugin), plugin)
 
     def __iter__(self) -> Iterator[str]:
@@ -361,7 +332,11 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
     if name in own:
         return load_object(own[name])
     point = find_third_party_plugins(family, own).get(name)
-    return load_entry_point(point) if point else None
+    if point is None:
+        return None
+    from evalgate.core.foreign_plugins import load_entry_point
+
+    return load_entry_point(point)
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
@@ -379,9 +354,9 @@ def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
 
 
 def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
-    from evalgate.core.foreign_plugins import build_plugin, check_file_name
+    from evalgate.core.foreign_plugins import build_plugin, check_file_name, describe_plugin, load_entry_point
 
-    plugin = _describe_plugin(point)
+    plugin = describe_plugin(point)
     found: AnyReporter = build_plugin(load_entry_point(point), plugin)
     return check_file_name(found, taken, plugin)
 

@@ -8,7 +8,8 @@ from threading import Lock
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.datasets.eval_set_file import EditedFile
-from evalgate.system.files import lock_folder, make_folder, read_input_file, write_atomically
+from evalgate.system.files import make_folder, read_input_file, write_atomically
+from evalgate.system.folder_lock import lock_folder
 
 _MOST_STEPS = 100
 

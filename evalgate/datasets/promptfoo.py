@@ -22,22 +22,10 @@ from evalgate.datasets.promptfoo_assertions import (
     convert_assertions,
     merge_budgets,
 )
-from evalgate.datasets.promptfoo_values import NoCounterpartError, parse_list, render_template
+from evalgate.datasets.promptfoo_values import NoCounterpartError, parse_csv_assertion, render_template
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.system.files import read_input_text
 
-_CSV_TYPES = (
-    "answer-relevance bleu classifier contains contains-all contains-any contains-html contains-json "
-    "contains-sql contains-xml context-faithfulness context-recall context-relevance cost equals "
-    "factuality g-eval gleu icontains icontains-all icontains-any is-html is-json is-refusal is-sql "
-    "is-xml latency levenshtein meteor model-graded-closedqa model-graded-factuality moderation "
-    "perplexity perplexity-score regex rouge-n ruby similar starts-with webhook word-count"
-)
-_CSV_ASSERTION = re.compile(
-    rf"(not-)?({'|'.join(_CSV_TYPES.split())})(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL
-)
-_CODE = ("javascript:", "fn:", "eval:", "python:", "file://")
-_LISTS = frozenset({"contains-all", "icontains-all", "contains-any", "icontains-any"})
 _TOP_LEVEL = frozenset({"prompts", "providers", "targets"})
 _TEST_KEYS = frozenset({"description", "vars", "assert", "options", "threshold", "metadata"})
 # `provider` is the model that grades.
@@ -271,7 +259,7 @@ def _read_csv_tests(path: Path, shown_as: str) -> Iterator[PromptfooTest]:
     for line, cells in rows:
         row = dict(zip(names, cells, strict=False))
         asserted = [
-            _parse_csv_assertion(text)
+            parse_csv_assertion(text)
             for name, text in row.items()
             if name.startswith("__expected") and text.strip()
         ]
@@ -280,23 +268,6 @@ def _read_csv_tests(path: Path, shown_as: str) -> Iterator[PromptfooTest]:
         options = {name: row[f"__{name}"] for name in ("prefix", "suffix") if row.get(f"__{name}")}
         values = {**named, "vars": variables, "assert": asserted, "options": options}
         yield PromptfooTest(values, shown_as, lambda _, line=line: line)  # type: ignore[misc]
-
-
-def _parse_csv_assertion(text: str) -> JsonObject:
-    """Parse a cell such as `contains-all: red, green`; a text without a type means `equals`."""
-    if text.startswith(("grade:", "llm-rubric:")):
-        return {"type": "llm-rubric", "value": text.partition(":")[2].strip()}
-    if text.startswith(_CODE):
-        kind = "javascript" if text.startswith(("javascript:", "fn:", "eval:")) else "python"
-        return {"type": kind, "value": text}
-    match = _CSV_ASSERTION.fullmatch(text.strip())
-    if match is None:
-        return {"type": "equals", "value": text}
-    value: object = (match[4] or "").strip()
-    if match[2] in _LISTS:
-        value = parse_list(str(value))
-    more = {"threshold": float(match[3])} if match[3] else {}
-    return {"type": f"{match[1] or ''}{match[2]}", "value": value, **more}
 
 
 def _convert_test(

@@ -1,4 +1,4 @@
-"""Read the values of promptfoo's assertions: templates, lists in a text, JSON Schemas."""
+"""Read the values of promptfoo's assertions: templates, lists in a text, cells of CSV files, JSON Schemas."""
 
 import json
 import re
@@ -11,6 +11,18 @@ from evalgate.documents.config_file import parse_yaml, read_config_document
 
 _VARIABLE = re.compile(r"\{\{-?\s*([\w.]+)\s*-?\}\}")
 _FIELD = re.compile(r'\s*(?:"((?:\\["\\]|""|[^"])*)"\s*(?:,|$)|([^,]*)(?:,|$))')
+_CSV_TYPES = (
+    "answer-relevance bleu classifier contains contains-all contains-any contains-html contains-json "
+    "contains-sql contains-xml context-faithfulness context-recall context-relevance cost equals "
+    "factuality g-eval gleu icontains icontains-all icontains-any is-html is-json is-refusal is-sql "
+    "is-xml latency levenshtein meteor model-graded-closedqa model-graded-factuality moderation "
+    "perplexity perplexity-score regex rouge-n ruby similar starts-with webhook word-count"
+)
+_CSV_ASSERTION = re.compile(
+    rf"(not-)?({'|'.join(_CSV_TYPES.split())})(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL
+)
+_CODE = ("javascript:", "fn:", "eval:", "python:", "file://")
+_LISTS = frozenset({"contains-all", "icontains-all", "contains-any", "icontains-any"})
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 """Version that promptfoo assumes for a JSON Schema without `$schema`."""
 
@@ -70,6 +82,23 @@ def parse_list(text: str) -> list[str]:
         elif plain.strip():
             found.append(plain.strip())
     return found
+
+
+def parse_csv_assertion(text: str) -> JsonObject:
+    """Parse a cell such as `contains-all: red, green`; a text without a type means `equals`."""
+    if text.startswith(("grade:", "llm-rubric:")):
+        return {"type": "llm-rubric", "value": text.partition(":")[2].strip()}
+    if text.startswith(_CODE):
+        kind = "javascript" if text.startswith(("javascript:", "fn:", "eval:")) else "python"
+        return {"type": kind, "value": text}
+    match = _CSV_ASSERTION.fullmatch(text.strip())
+    if match is None:
+        return {"type": "equals", "value": text}
+    value: object = (match[4] or "").strip()
+    if match[2] in _LISTS:
+        value = parse_list(str(value))
+    more = {"threshold": float(match[3])} if match[3] else {}
+    return {"type": f"{match[1] or ''}{match[2]}", "value": value, **more}
 
 
 def read_schema(value: object, folder: Path) -> JsonObject:

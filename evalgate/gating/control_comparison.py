@@ -33,7 +33,7 @@ from evalgate.gating.verdict_messages import (
     open_broken_sentence,
 )
 from evalgate.metrics.metric_summaries import group_by_metric
-from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
+from evalgate.statistics.control_test import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.metric_decisions import SEVERITY, MetricDecision
 
 _VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {

@@ -1,7 +1,7 @@
 """Find the suspects that need control runs, and prepare their fresh runs for the statistics.
 
 Suspects are the cases and averages that may close the gate. The control is the base commit's agent. It is run
-today on the suspects, in turn with further runs of the changed agent (the head). `statistics/control_runs.py`
+today on the suspects, in turn with further runs of the changed agent (the head). `statistics/control_test.py`
 compares these runs.
 """
 
@@ -24,7 +24,7 @@ from evalgate.gating.failure_classification import FailureClassifier, build_clas
 from evalgate.gating.score_tables import ScoreTables, build_row_name, build_score_tables, list_baseline_scores
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.case_regression import StoredOutcomes
-from evalgate.statistics.control_runs import (
+from evalgate.statistics.control_test import (
     AverageSuspect,
     CaseSuspect,
     FreshScores,

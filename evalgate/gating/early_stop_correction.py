@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from evalgate.core.formatting import format_score, join_first
 from evalgate.core.types import MetricSummary
 from evalgate.gating.score_tables import (
     ScoreTables,
@@ -19,8 +20,26 @@ from evalgate.statistics.metric_decisions import Decision, MetricDecision
 from evalgate.statistics.parameters import EPSILON, Parameters
 from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 
+_NAMED_METRICS = 3  # metrics that one sentence lists
 
-def find_excesses(
+
+def correct_averages(
+    summaries: Iterable[MetricSummary],
+    keys: Iterable[MetricKey],
+    tables: ScoreTables,
+    decision: Decision,
+    parameters: Parameters,
+) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
+    """Return (summaries, in which biased averages have a corrected score; sentences about the corrections).
+
+    `keys` are the keys of the summaries, in the same order.
+    """
+    excesses = dict(_find_excesses(tables, decision, parameters))
+    corrected = _apply_corrections(keys, summaries, excesses)
+    return corrected, tuple(describe_corrections(corrected))
+
+
+def _find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
@@ -74,7 +93,7 @@ def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
     return shared / variance
 
 
-def apply_corrections(
+def _apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, with a corrected score for each average with an entry in `excesses`.
@@ -101,3 +120,22 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
     score_range = metric.range
     score = min(score_range.high, max(score_range.low, metric.score - excess * score_range.width))
     return replace(metric, corrected_score=score)
+
+
+def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield a sentence that lists corrected averages that were too high, and one for averages too low."""
+    too_good, too_bad = list[str](), list[str]()
+    for metric in metrics:
+        score, corrected = metric.score, metric.corrected_score
+        if score is not None and corrected is not None and format_score(corrected) != format_score(score):
+            text = f"{metric.label} {format_score(corrected)} instead of {format_score(score)}"
+            (too_good if corrected < score else too_bad).append(text)
+    for texts, why in (
+        (too_good, "stops at averages that look good, which are too good on average"),
+        (too_bad, "makes more rounds after an average that looks bad, which is too bad on average"),
+    ):
+        if texts:
+            yield (
+                f"`runs: auto` {why}. Corrected for that: {join_first(texts, _NAMED_METRICS)}. The verdict "
+                "does not depend on it."
+            )

@@ -49,7 +49,6 @@ from evalgate.gating.score_tables import (
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import (
     MessageContext,
-    describe_corrections,
     describe_decision,
     describe_low_means,
     describe_metric,
@@ -103,17 +102,18 @@ def apply_decision(
     differences = dict(compare_line_means(tables, rounds, parameters))
     decision = _add_detectable_drops(decision, tables, parameters)
     summaries, compared_cases = write_decision(metrics, cases, decision, context, differences)
+    corrections: tuple[str, ...] = ()
     if statistics.is_auto:
         # Only `runs: auto` stops because an average looks good. With a fixed number of runs there is no bias.
-        from evalgate.gating.early_stop_correction import apply_corrections, find_excesses
+        from evalgate.gating.early_stop_correction import correct_averages
 
-        excesses = dict(find_excesses(tables, decision, parameters))
-        summaries = apply_corrections(group_by_metric(cases), summaries, excesses)
+        keys = group_by_metric(cases)
+        summaries, corrections = correct_averages(summaries, keys, tables, decision, parameters)
     notices = (
         *beyond,
         *describe_decision(decision, parameters),
         *describe_low_means(summaries),
-        *describe_corrections(summaries),
+        *corrections,
     )
     effort = decision.cost if statistics.is_auto else None
     return ComparedRuns(summaries, compared_cases, effort=effort, notices=notices)

@@ -442,22 +442,3 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
             "nothing, because the mean is compared with the baseline. To require a minimum of the mean, too, "
             "set `min_mean` in its criterion."
         )
-
-
-def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield a sentence that lists corrected averages that were too high, and one for averages too low."""
-    too_good, too_bad = list[str](), list[str]()
-    for metric in metrics:
-        score, corrected = metric.score, metric.corrected_score
-        if score is not None and corrected is not None and format_score(corrected) != format_score(score):
-            text = f"{metric.label} {format_score(corrected)} instead of {format_score(score)}"
-            (too_good if corrected < score else too_bad).append(text)
-    for texts, why in (
-        (too_good, "stops at averages that look good, which are too good on average"),
-        (too_bad, "makes more rounds after an average that looks bad, which is too bad on average"),
-    ):
-        if texts:
-            yield (
-                f"`runs: auto` {why}. Corrected for that: {join_first(texts, _NAMED_METRICS)}. The verdict "
-                "does not depend on it."
-            )

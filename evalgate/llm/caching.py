@@ -25,7 +25,8 @@ from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
 from evalgate.llm.usage import MeteredUsage, count_model_usage
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.system.files import check_is_regular, lock_folder
+from evalgate.system.files import check_is_regular
+from evalgate.system.folder_lock import lock_folder
 
 _T = TypeVar("_T")
 

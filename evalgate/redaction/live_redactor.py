@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.sanitize import strip_invisible
-from evalgate.redaction.redactor import Redactor, may_contain_secret
+from evalgate.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from evalgate.redaction.prefilter import JsonPrefilter
@@ -157,6 +157,8 @@ class LiveRedactor:
         it stored the JSON. So a dataclass is searched only if its JSON may hold a known secret or announce a
         mask.
         """
+        from evalgate.redaction.prefilter import may_contain_secret
+
         redacted: list[_T] = []
         for value, as_json in values:
             if may_contain_secret(as_json.decode(), self.redactor.needles):

@@ -1,15 +1,20 @@
-"""Check JSON for secrets quickly, by two searches with the regex engine of pydantic-core, in linear time.
+"""Check JSON for secrets quickly.
 
-The full search is `Redactor`. The quick check misses no secret that the full search finds, but it may also
-suspect text without secrets. Most of its expressions are derived from the patterns of the full search.
+The full search is `Redactor`. `JsonPrefilter` checks new JSON, by two searches with the regex engine of
+pydantic-core, in linear time. It misses no secret that the full search finds, but it may also suspect text
+without secrets. Most of its expressions are derived from the patterns of the full search.
+
+`may_contain_secret` checks JSON that was redacted before, for secrets that are known only now.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
+from evalgate.core.sanitize import strip_invisible
 from evalgate.redaction.encodings import SHORTEST_ENCODED
-from evalgate.redaction.environment import NAMING_PARTS, NAMING_WORDS
+from evalgate.redaction.environment import NAMING_PARTS, NAMING_WORDS, may_announce
 from evalgate.redaction.patterns import (
     CREDENTIAL_START,
     LABELS,
@@ -18,11 +23,44 @@ from evalgate.redaction.patterns import (
     SHAPES,
     VALUE_CHARACTER,
 )
-from evalgate.redaction.redactor import has_invisible_characters
 
 # Passes that remove 1 or 2 levels each. 150 levels are more than agents send; `rewrite_tree` cuts at 200.
 _LEVELS = 75
 _MAX_SHALLOW_BRACKETS = 2 * _LEVELS
+
+_INVISIBLE_ESCAPE = re.compile(r'\\[^nt"\\]')
+"""Pattern of a JSON escape that may stand for an invisible character within a secret.
+
+The pattern also matches in `\\\\x`, an escaped backslash before a letter. Data with such a text are then
+searched in full for nothing.
+"""
+
+
+def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
+    """Return True if a line of JSON may hold a known secret or announce a mask.
+
+    `needles` are the spellings of known secrets. Also return True if the line has invisible characters: a
+    secret with such a character in it is not found by its spellings. Patterns of tokens are not searched for.
+    """
+    return (
+        has_invisible_characters(text)
+        or ("\\" in text and _INVISIBLE_ESCAPE.search(text) is not None)
+        or may_announce(text)
+        or any(needle in text for needle in _escape_needles(needles))
+    )
+
+
+def has_invisible_characters(line: str) -> bool:
+    """Return True if a line of JSON holds an unescaped invisible character; escapes are not decoded."""
+    # Among ASCII characters, only DEL is possible: JSON escapes all other control characters.
+    return "\x7f" in line if line.isascii() else strip_invisible(line) != line
+
+
+@lru_cache(maxsize=4)
+def _escape_needles(needles: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the needles and their JSON-escaped forms, because a text may itself hold escaped JSON."""
+    escaped = (json.dumps(needle, ensure_ascii=False)[1:-1] for needle in needles)
+    return tuple(dict.fromkeys((*needles, *escaped)))
 
 
 class JsonPrefilter:

@@ -7,11 +7,9 @@ leak a secret, and for example spells it backwards.
 A secret with invisible characters in it counts as a secret, too, because reports remove these characters.
 """
 
-import json
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import field, fields, is_dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from operator import attrgetter, is_
 from types import NoneType, UnionType
@@ -54,41 +52,6 @@ class RedactedJson:
     def json(self) -> str:
         """Return the redacted data as JSON on one line; "" if this text is not known."""
         raise NotImplementedError
-
-
-_INVISIBLE_ESCAPE = re.compile(r'\\[^nt"\\]')
-"""Pattern of a JSON escape that may stand for an invisible character within a secret.
-
-The pattern also matches in `\\\\x`, an escaped backslash before a letter. Data with such a text are then
-searched in full for nothing.
-"""
-
-
-def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if a line of JSON may hold a known secret or announce a mask.
-
-    `needles` are the spellings of known secrets. Also return True if the line has invisible characters: a
-    secret with such a character in it is not found by its spellings. Patterns of tokens are not searched for.
-    """
-    return (
-        has_invisible_characters(text)
-        or ("\\" in text and _INVISIBLE_ESCAPE.search(text) is not None)
-        or may_announce(text)
-        or any(needle in text for needle in _escape_needles(needles))
-    )
-
-
-def has_invisible_characters(line: str) -> bool:
-    """Return True if a line of JSON holds an unescaped invisible character; escapes are not decoded."""
-    # Among ASCII characters, only DEL is possible: JSON escapes all other control characters.
-    return "\x7f" in line if line.isascii() else strip_invisible(line) != line
-
-
-@lru_cache(maxsize=4)
-def _escape_needles(needles: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the needles and their JSON-escaped forms, because a text may itself hold escaped JSON."""
-    escaped = (json.dumps(needle, ensure_ascii=False)[1:-1] for needle in needles)
-    return tuple(dict.fromkeys((*needles, *escaped)))
 
 
 REPLACEMENT = "***"
@@ -231,11 +194,11 @@ class Redactor:
         )
 
     def _was_redacted(self, value: object) -> bool:
-        return (
-            isinstance(value, RedactedJson)
-            and bool(value.json)
-            and not may_contain_secret(value.json, self.needles)
-        )
+        if not isinstance(value, RedactedJson) or not value.json:
+            return False
+        from evalgate.redaction.prefilter import may_contain_secret
+
+        return not may_contain_secret(value.json, self.needles)
 
     def is_clean(self, text: str) -> bool:
         """Return True if a text certainly holds no secret and no invisible character."""

@@ -336,3 +336,24 @@ def _convert_option_errors(
         model=model if isinstance(model, type) and issubclass(model, BaseModel) else None,
         prefix=prefix,
     )
+
+
+def check_runs(thresholds: Thresholds, config: Config) -> None:
+    """Check that each case is run often enough for the criteria with pass^k or pass@k.
+
+    Raises:
+        InvalidInputError: the k of a criterion is greater than the number of runs (with `runs: auto`: than
+            `max_runs`).
+    """
+    runs = config.gate.max_runs if config.runs == "auto" else config.runs
+    problems = [
+        Problem(
+            thresholds.file,
+            *thresholds.find_position(thresholds.locate_criterion(criterion)),
+            f"{rule.kind} with k = {rule.k} needs as many `runs`, not {runs}",
+        )
+        for criterion in thresholds.criteria
+        if (rule := criterion.reliability) is not None and rule.k > runs
+    ]
+    if problems:
+        raise InvalidInputError(problems)

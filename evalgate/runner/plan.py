@@ -5,14 +5,14 @@ the reports, the agent's own code and most baselines are found only when the run
 base branch is read here. Later steps read only the `Plan`, never the user's input.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from evalgate.agents.factory import AgentSpec, check_executor, describe_sample_agent, resolve_agent
-from evalgate.config.cli_overrides import Overrides, apply_overrides, apply_user_override
+from evalgate.agents.factory import AgentSpec, check_executor, resolve_agent
+from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import add_env_files
 from evalgate.config.schema.agent import LOCAL, AgentConfig, ExecutorConfig
 from evalgate.config.schema.criteria import list_recordings
@@ -29,7 +29,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.base_branch import RuleFiles
-from evalgate.runner.plan_notices import iter_plan_notices
+from evalgate.runner.plan_notices import iter_plan_notices, iter_setup_notices
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
@@ -38,7 +38,7 @@ from evalgate.runner.suites import (
     are_all_recorded,
     build_suites,
 )
-from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
@@ -250,17 +250,9 @@ def _build_plan_from_input(plan_input: PlanInput) -> Plan:
         from evalgate.runner.edit_notices import note_local_plugins
 
         note_local_plugins(plan_input.rule_files)
-    setup = _describe_setup(agent, plan_input)
+    setup = iter_setup_notices(agent, plan_input)
     notices = iter_plan_notices(config, suites, plan_input.judge_resolver)
     return replace(plan, notices=(*setup, *quarantine_notices, *notices))
-
-
-def _describe_setup(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]:
-    """Yield notices about the agent, the rules that apply, and the working folder."""
-    if sample := describe_sample_agent(agent, plan_input.thresholds):
-        yield sample
-    yield from plan_input.rule_files.notices
-    yield from list_socket_notices(plan_input.workspace)
 
 
 def _choose_config(
@@ -330,26 +322,9 @@ def build_plan_user_factory(plan_input: PlanInput, suites: Sequence[Suite]) -> C
     """
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
-    from evalgate.runner.user_factory import build_user_factory
+    from evalgate.runner.user_factory import build_user_factory_of_suites
 
-    overrides, thresholds = plan_input.overrides, plan_input.thresholds
-    adjacent_thresholds = {
-        suite.eval_set.eval_set_id: (
-            replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
-            if suite.thresholds.config.user is not None
-            else suite.thresholds
-        )
-        for suite in suites
-        if suite.thresholds is not thresholds
-    }
-    return build_user_factory(
-        thresholds,
-        plan_input.config,
-        adjacent_thresholds,
-        plan_input.judge_resolver,
-        [suite.eval_set for suite in suites],
-        plan_input.rule_files.choose_version,
-    )
+    return build_user_factory_of_suites(plan_input, suites)
 
 
 def build_judge_resolver(
@@ -360,16 +335,14 @@ def build_judge_resolver(
     workspace: Workspace,
 ) -> JudgeResolver:
     """Build the resolver of a run's judges. It reads API keys from `environ`, and opens no judge yet."""
-    redactor, mode = LiveRedactor.from_environment(environ, overrides.mask), overrides.judge_cache
-    meter, prices = UsageMeter(config.budget), config.prices
     context = LlmContext(
         thresholds.folder,
         environ,
-        meter,
-        prices,
-        redactor=redactor,
+        UsageMeter(config.budget),
+        config.prices,
+        redactor=LiveRedactor.from_environment(environ, overrides.mask),
         workspace=workspace,
-        cache_mode=mode,
+        cache_mode=overrides.judge_cache,
     )
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 

@@ -1,8 +1,9 @@
-"""Yield the notices of a plan: about its eval sets, criteria, judges and recordings."""
+"""Yield the notices of a plan: about its agent, eval sets, criteria, judges and recordings."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from evalgate.agents.factory import AgentSpec, describe_sample_agent
 from evalgate.config.schema.agent import SessionConfig
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.thresholds import Config
@@ -11,7 +12,16 @@ from evalgate.core.protocols import AllowsExtraCalls, Metric, RequiresReference
 from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.metric_binding import describe_ignored_options
-from evalgate.runner.suites import Suite
+from evalgate.runner.suites import PlanInput, Suite
+from evalgate.system.workspace import list_socket_notices
+
+
+def iter_setup_notices(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]:
+    """Yield notices about the agent, the rules that apply, and the working folder."""
+    if sample := describe_sample_agent(agent, plan_input.thresholds):
+        yield sample
+    yield from plan_input.rule_files.notices
+    yield from list_socket_notices(plan_input.workspace)
 
 
 def iter_suite_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:

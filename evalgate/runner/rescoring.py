@@ -11,10 +11,10 @@ from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunStart
+from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.scheduler import RunRequest
-from evalgate.runner.suites import CaseIndex, Suite
+from evalgate.runner.suites import Suite
 
 NO_RECORDING = "no_recording"
 """Kind of failure: the record has no run of the case, or a run with other user messages."""

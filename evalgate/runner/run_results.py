@@ -1,9 +1,10 @@
 """Score each run that finishes, write it to the journal, and collect the results of all cases."""
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Protocol
 
 from evalgate.core.frozen import frozen
@@ -16,13 +17,40 @@ from evalgate.runner.checkpoint.checkpoint import is_final_run
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest
-from evalgate.runner.suites import CaseIndex, Suite
+from evalgate.runner.suites import Suite
 
 if TYPE_CHECKING:
     from evalgate.llm.judge_calibration import CalibrationVerdict
 
 _KEPT_AT_ONCE = 64
 """Number of finished runs that are written to the journal at once, without waiting for the event loop."""
+
+
+class CaseIndex:
+    """Index over the cases of several suites, numbered from 0 across all of them."""
+
+    def __init__(self, suites: Sequence[Suite]) -> None:
+        self._suites = suites
+        self._starts = list(accumulate((len(suite.eval_set.cases) for suite in suites), initial=0))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def iter_cases(self) -> Iterator[tuple[Suite, EvalCase]]:
+        """Return an iterator over the cases in the order of their indices, each with its suite."""
+        return ((suite, case) for suite in self._suites for case in suite.eval_set.cases)
+
+    def get_suite(self, index: int) -> Suite:
+        """Return the suite that contains the case with this index."""
+        return self._suites[bisect_right(self._starts, index) - 1]
+
+    def get_case(self, index: int) -> EvalCase:
+        """Return the case with this index.
+
+        A case of a large file is loaded from the file at each call, fastest if the indices ascend.
+        """
+        at = bisect_right(self._starts, index) - 1
+        return self._suites[at].eval_set.cases[index - self._starts[at]]
 
 
 class RunJournal(Protocol):

@@ -26,9 +26,9 @@ from evalgate.runner.pipeline import (
 )
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
+from evalgate.runner.run_results import CaseIndex
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.sharding import list_case_keys
-from evalgate.runner.suites import CaseIndex
 
 _NO_CONTROL_OF_SHARDS = (
     "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "

@@ -1,10 +1,9 @@
 """Build the suites of a run: each is an eval set with its metrics, tool mocks and case policies."""
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
@@ -107,33 +106,6 @@ class Suite:
         }
 
 
-class CaseIndex:
-    """Index over the cases of several suites, numbered from 0 across all of them."""
-
-    def __init__(self, suites: Sequence[Suite]) -> None:
-        self._suites = suites
-        self._starts = list(accumulate((len(suite.eval_set.cases) for suite in suites), initial=0))
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def iter_cases(self) -> Iterator[tuple[Suite, EvalCase]]:
-        """Return an iterator over the cases in the order of their indices, each with its suite."""
-        return ((suite, case) for suite in self._suites for case in suite.eval_set.cases)
-
-    def get_suite(self, index: int) -> Suite:
-        """Return the suite that contains the case with this index."""
-        return self._suites[bisect_right(self._starts, index) - 1]
-
-    def get_case(self, index: int) -> EvalCase:
-        """Return the case with this index.
-
-        A case of a large file is loaded from the file at each call, fastest if the indices ascend.
-        """
-        at = bisect_right(self._starts, index) - 1
-        return self._suites[at].eval_set.cases[index - self._starts[at]]
-
-
 @frozen
 class GivenObjects:
     """Input that a Python program gives as objects instead of files and options."""
@@ -195,7 +167,7 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
             eval set has neither criteria nor checks.
     """
     thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
-    _check_runs(thresholds, config)
+    metric_binding.check_runs(thresholds, config)
     eval_sets = _complete_cases(_load_eval_sets(plan_input), plan_input)
     case_policies = _resolve_case_policies(eval_sets, plan_input)
     if not plan_input.objects.scores:
@@ -273,7 +245,7 @@ def _add_case_checks(
 
     suites = add_case_checks(suites, plan_input.thresholds, context, environment)
     for each in chain.from_iterable(suite.note_thresholds for suite in suites):
-        _check_runs(each, plan_input.config)
+        metric_binding.check_runs(each, plan_input.config)
     return suites
 
 
@@ -375,27 +347,6 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
 def are_all_recorded(suites: Sequence[Suite]) -> bool:
     """Return True if every case contains recorded replies of an agent, so that no agent is needed."""
     return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
-
-
-def _check_runs(thresholds: Thresholds, config: Config) -> None:
-    """Check that each case is run often enough for the criteria with pass^k or pass@k.
-
-    Raises:
-        InvalidInputError: the k of a criterion is greater than the number of runs (with `runs: auto`: than
-            `max_runs`).
-    """
-    runs = config.gate.max_runs if config.runs == "auto" else config.runs
-    problems = [
-        Problem(
-            thresholds.file,
-            *thresholds.find_position(thresholds.locate_criterion(criterion)),
-            f"{rule.kind} with k = {rule.k} needs as many `runs`, not {runs}",
-        )
-        for criterion in thresholds.criteria
-        if (rule := criterion.reliability) is not None and rule.k > runs
-    ]
-    if problems:
-        raise InvalidInputError(problems)
 
 
 def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:

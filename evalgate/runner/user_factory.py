@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from evalgate.config.cli_overrides import apply_user_override
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
@@ -12,6 +13,7 @@ from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.cases import map_cases
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.llm.users.scripted import create_scripted_user
+from evalgate.runner.suites import PlanInput, Suite
 
 if TYPE_CHECKING:
     from evalgate.llm.prompt_templates import Prompt
@@ -36,6 +38,32 @@ def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
     from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
+
+
+def build_user_factory_of_suites(plan_input: PlanInput, suites: Sequence[Suite]) -> CreateUser:
+    """Build the function that creates the user who talks to the agent in a run of `suites`.
+
+    Raises:
+        InvalidInputError: as `build_user_factory`.
+    """
+    overrides, thresholds = plan_input.overrides, plan_input.thresholds
+    adjacent_thresholds = {
+        suite.eval_set.eval_set_id: (
+            replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
+            if suite.thresholds.config.user is not None
+            else suite.thresholds
+        )
+        for suite in suites
+        if suite.thresholds is not thresholds
+    }
+    return build_user_factory(
+        thresholds,
+        plan_input.config,
+        adjacent_thresholds,
+        plan_input.judge_resolver,
+        [suite.eval_set for suite in suites],
+        plan_input.rule_files.choose_version,
+    )
 
 
 def build_user_factory(

@@ -19,10 +19,9 @@ from evalgate.runner.execution import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import NO_OPTIONS, OpenCheckpoints, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunStart
+from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
 from evalgate.runner.run_strategy import PlainRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
-from evalgate.runner.suites import CaseIndex
 from evalgate.runner.variants import Variant
 from evalgate.system.signals import cancel_on_signals
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings

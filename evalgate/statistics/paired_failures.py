@@ -12,11 +12,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from evalgate.statistics.case_regression import StoredOutcomes
-from evalgate.statistics.parameters import EPSILON, is_within_level
+from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
 
 DRIFT_LEVEL = 0.05
 """Level of the tests for drift, which compare the control (the agent before the change) with its stored runs.
 These tests never close the gate. They only explain failures of a changed agent that is not worse."""
+
+LEAST_PAIRS = 4
+"""Fewest pairs of runs that decide about a case, because a short outage can cause three failures."""
+
+MOST_PAIRS = 20
+"""Most pairs of runs of a case: further pairs decide little, and computing their p takes seconds."""
 
 _OFTEN = 0.5
 """A control that fails more than this share of its fresh runs counts as drifted, even if its stored runs
@@ -108,3 +114,36 @@ def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
         math.comb(control.runs, bad) * _OFTEN**bad * (1 - _OFTEN) ** (control.runs - bad) for bad in often
     )
     return is_within_level(chance, DRIFT_LEVEL)
+
+
+def get_max_pairs(suspects: int, parameters: Parameters) -> int:
+    """Return the largest number of pairs of runs of a case, 4 to 20, if `suspects` cases share `case_alpha`.
+
+    It is `confirm_runs`, or more if so few pairs cannot confirm a total break.
+    """
+    most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
+    level = parameters.case_alpha / max(1, suspects)
+    while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):
+        most += 1
+    return most
+
+
+def count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
+    """Return the fewest pairs of runs, from 4 to `most`, that confirm a total break of all suspects at once.
+
+    In a total break, every run of the changed agent fails and every run of the other agent passes.
+    """
+    # If all suspects broke, Holm's procedure compares the smallest p with this share of the level.
+    level = parameters.case_alpha / max(1, suspects)
+    return next(
+        (
+            pairs
+            for pairs in range(LEAST_PAIRS, most)
+            if is_within_level(_compute_total_break_p(pairs, most), level)
+        ),
+        most,
+    )
+
+
+def _compute_total_break_p(pairs: int, most: int) -> float:
+    return compute_repeated_p(compute_pairs_p(pairs, pairs, 0), most)

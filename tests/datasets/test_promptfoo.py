@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.datasets.promptfoo import PromptfooProject, _parse_csv_assertion, read_promptfoo
+from evalgate.datasets.promptfoo import PromptfooProject, read_promptfoo
+from evalgate.datasets.promptfoo_values import parse_csv_assertion
 
 
 def read(folder: Path, tests: object, **more: object) -> PromptfooProject:
@@ -235,7 +236,7 @@ def test_combinations_beyond_the_first_thousand_are_listed(tmp_path: Path) -> No
     ],
 )
 def test_cells_of_a_csv_name_their_assertion(cell: str, expected: object) -> None:
-    assert _parse_csv_assertion(cell) == expected
+    assert parse_csv_assertion(cell) == expected
 
 
 JSON = st.recursive(

@@ -21,9 +21,8 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunStart
+from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
 from evalgate.runner.run_strategy import choose_run_strategy, choose_statistics
-from evalgate.runner.suites import CaseIndex
 from tests.builders import RESPONSE, TRAJECTORY, a_reply
 
 STARS = "stars"

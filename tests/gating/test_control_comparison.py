@@ -27,7 +27,7 @@ from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_su
 from evalgate.gating.failure_classification import classify_failures
 from evalgate.gating.significance import decide_metrics
 from evalgate.gating.statistical_policy import StatisticalPolicy
-from evalgate.statistics.control_runs import AverageControl, ControlDecision, decide_control_runs
+from evalgate.statistics.control_test import AverageControl, ControlDecision, decide_control_runs
 from evalgate.statistics.parameters import Parameters
 from tests.builders import a_case_result, a_run_result
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import CaseComparison, CaseStatus, MetricVerdict, ThresholdEstimate
-from evalgate.gating.verdict_messages import MessageContext, describe_corrections, describe_metric
+from evalgate.gating.early_stop_correction import describe_corrections
+from evalgate.gating.verdict_messages import MessageContext, describe_metric
 from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck

@@ -20,7 +20,7 @@ from evalgate.llm.errors import JudgeError
 from evalgate.llm.usage import MeteredUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.system.files import lock_folder
+from evalgate.system.folder_lock import lock_folder
 from tests.llm.fakes import ScriptedModel, answered, failed
 
 DAY = 86_400.0

@@ -13,7 +13,8 @@ from evalgate import __version__
 from evalgate.datasets.results_io import dump_record
 from evalgate.redaction.environment import is_worth_hiding
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import REPLACEMENT, Redactor, may_contain_secret
+from evalgate.redaction.prefilter import may_contain_secret
+from evalgate.redaction.redactor import REPLACEMENT, Redactor
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
 from evalgate.runner.shard_files import read_shard
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from evalgate.config.schema.gate import GateConfig, StatisticsConfig
 from evalgate.statistics.case_regression import StoredOutcomes, build_confirmation_plan
-from evalgate.statistics.control_runs import CaseSuspect, PairsWanted, plan_control_runs
+from evalgate.statistics.control_test import CaseSuspect, PairsWanted, plan_control_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 
 DOCS = Path(__file__).parents[2] / "docs"

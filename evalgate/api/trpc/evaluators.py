@@ -1,6 +1,7 @@
 """The registry of evaluators by name, and tRPC-Agent-Go's evaluators, implemented with evalgate's metrics."""
 
 import math
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +20,7 @@ from evalgate.api.trpc.requests import EvaluateResult, PerInvocationDetails, Per
 from evalgate.api.trpc.results import EvalStatus, RubricScore, parse_status
 from evalgate.config.schema.thresholds import NEWEST_ADK
 from evalgate.core import plugin_registry
-from evalgate.core.did_you_mean import did_you_mean
+from evalgate.core.did_you_mean import NEARLY_EQUAL, did_you_mean
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import MetricContext, ProvidesJudges
@@ -314,3 +315,18 @@ def _read_status(status: object) -> EvalStatus:
         return parse_status(status)
     except ValueError as error:
         raise EvaluatorError(f"the evaluator returned {error}") from None
+
+
+def warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
+    """Warn of unknown keys of a metric. A misspelt `threshold`, for example, would mean a threshold of 0.
+
+    An evaluator of the user may read keys of its own. For such an evaluator, only keys that resemble a known
+    key cause a warning.
+    """
+    known = list(EvalMetric.get_known_keys().values())
+    for key in metric.model_extra or ():
+        hint = did_you_mean(key, known, cutoff=NEARLY_EQUAL)
+        if hint or isinstance(evaluator, BuiltInEvaluator):
+            warnings.warn(
+                f"the metric {metric.metric_name!r} has an unknown key {key!r}.{hint}", stacklevel=2
+            )

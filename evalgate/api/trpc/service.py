@@ -4,7 +4,6 @@ import asyncio
 import os
 import time
 import uuid
-import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -28,10 +27,10 @@ from evalgate.api.trpc.callbacks import (
     Callbacks,
     Context,
 )
-from evalgate.api.trpc.criteria import EvalMetric, require_threshold
+from evalgate.api.trpc.criteria import require_threshold
 from evalgate.api.trpc.datasets import EvalCase, EvalSet, Invocation
 from evalgate.api.trpc.errors import CallbackError, NotFoundError
-from evalgate.api.trpc.evaluators import BuiltInEvaluator, Registry, provide_judges
+from evalgate.api.trpc.evaluators import BuiltInEvaluator, Registry, provide_judges, warn_of_unknown_keys
 from evalgate.api.trpc.inference import (
     InferenceError,
     build_agent_of_runner,
@@ -39,14 +38,13 @@ from evalgate.api.trpc.inference import (
     build_invocations,
 )
 from evalgate.api.trpc.managers import LocalEvalSetManager
-from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, Evaluator
+from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager
 from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
 from evalgate.api.trpc.scoring import score_case_run
 from evalgate.api.trpc.wire import FROM_FILE
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.config.schema.providers import parse_model_name
-from evalgate.core.did_you_mean import NEARLY_EQUAL, did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
@@ -312,7 +310,7 @@ class LocalService:
             for metric in metrics:
                 require_threshold(metric)
                 evaluator = self._registry.get(metric.evaluator_name or metric.metric_name)
-                _warn_of_unknown_keys(metric, evaluator)
+                warn_of_unknown_keys(metric, evaluator)
                 if isinstance(evaluator, BuiltInEvaluator):
                     evaluator.check_metric(metric)
 
@@ -386,22 +384,6 @@ def _refuse_repeats(eval_set_id: str, noun: str, names: Iterable[str]) -> None:
         if count > 1:
             raise InvalidInputError(
                 f"the eval set {eval_set_id} has {count} {noun} {name!r}: give each a name of its own"
-            )
-
-
-def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of unknown keys of a metric. A misspelt `threshold`, for example, would mean a threshold of 0.
-
-    An evaluator of the user may read keys of its own. For such an evaluator, only keys that resemble a known
-    key cause a warning.
-    """
-    known = list(EvalMetric.get_known_keys().values())
-    for key in metric.model_extra or ():
-        hint = did_you_mean(key, known, cutoff=NEARLY_EQUAL)
-        # An evaluator of the user may read further keys, so only keys that look misspelt cause a warning.
-        if hint or isinstance(evaluator, BuiltInEvaluator):
-            warnings.warn(
-                f"the metric {metric.metric_name!r} has an unknown key {key!r}.{hint}", stacklevel=2
             )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias
 from evalgate.api.trpc.errors import StorageError
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.installation import describe_install
-from evalgate.system.files import lock_folder, make_folder, read_input_file, write_atomically
+from evalgate.system.files import make_folder, read_input_file, write_atomically
+from evalgate.system.folder_lock import lock_folder
 
 Change: TypeAlias = Callable[[bytes | None], str | None]
 """Function that gets the content of a document (None if absent) and returns the new text.

@@ -12,13 +12,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
-from evalgate.system.files import (
-    lock_folder,
-    make_folder,
-    read_input_file,
-    remove_temporaries,
-    write_atomically,
-)
+from evalgate.system.files import make_folder, read_input_file, remove_temporaries, write_atomically
+from evalgate.system.folder_lock import lock_folder
 
 
 @frozen

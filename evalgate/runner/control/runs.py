@@ -31,7 +31,7 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_and_decide
 from evalgate.runner.run_results import RunJournal, RunResults, RunStart
 from evalgate.runner.run_strategy import RunSchedule, ScoreCases
-from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
+from evalgate.statistics.control_test import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
 
 _WITNESSES = 2

@@ -30,9 +30,11 @@ from evalgate.statistics.metric_assessment import INTERIM_DIVISOR
 from evalgate.statistics.multiple_testing import compute_holm_levels
 from evalgate.statistics.paired_failures import (
     DRIFT_LEVEL,
-    compute_pairs_p,
-    compute_repeated_p,
+    LEAST_PAIRS,
+    MOST_PAIRS,
     compute_sequential_p,
+    count_first_pairs,
+    get_max_pairs,
     has_drifted,
 )
 from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
@@ -41,12 +43,6 @@ from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _LEAST_VARYING_CASES = 10
 """Fewest cases with differing scores that show how large luck is before `LEAST_PAIRS` rounds were made."""
-
-LEAST_PAIRS = 4
-"""Fewest pairs of runs that decide about a case, because a short outage can cause three failures."""
-
-MOST_PAIRS = 20
-"""Most pairs of runs of a case: further pairs decide little, and computing their p takes seconds."""
 
 
 @frozen
@@ -219,7 +215,7 @@ def plan_control_runs(
     most = get_max_pairs(len(cases), parameters)
     wanted: dict[str, int] = {}
     open_cases = [each for each in cases if decision.cases[each.name].answer == "open"]
-    first = _count_first_pairs(len(cases), most, parameters)
+    first = count_first_pairs(len(cases), most, parameters)
     for suspect in open_cases:
         made = min(len(suspect.head), len(suspect.control))
         if made < most:
@@ -254,39 +250,6 @@ def decide_control_runs(
     return ControlDecision(
         found, {each.name: answer if each.name in explained else measured[each.name] for each in averages}
     )
-
-
-def get_max_pairs(suspects: int, parameters: Parameters) -> int:
-    """Return the largest number of pairs of runs of a case, 4 to 20, if `suspects` cases share `case_alpha`.
-
-    It is `confirm_runs`, or more if so few pairs cannot confirm a total break.
-    """
-    most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
-    level = parameters.case_alpha / max(1, suspects)
-    while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):
-        most += 1
-    return most
-
-
-def _count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
-    """Return the fewest pairs of runs, from 4 to `most`, that confirm a total break of all suspects at once.
-
-    In a total break, every run of the changed agent fails and every run of the other agent passes.
-    """
-    # If all suspects broke, Holm's procedure compares the smallest p with this share of the level.
-    level = parameters.case_alpha / max(1, suspects)
-    return next(
-        (
-            pairs
-            for pairs in range(LEAST_PAIRS, most)
-            if is_within_level(_compute_total_break_p(pairs, most), level)
-        ),
-        most,
-    )
-
-
-def _compute_total_break_p(pairs: int, most: int) -> float:
-    return compute_repeated_p(compute_pairs_p(pairs, pairs, 0), most)
 
 
 def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[str, CaseControl]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.files import lock_folder
+from evalgate.system.folder_lock import lock_folder
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def lockless(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("evalgate.system.files.fcntl.flock", refuse)
+    monkeypatch.setattr("evalgate.system.folder_lock.fcntl.flock", refuse)
 
 
 @pytest.mark.usefixtures("lockless")

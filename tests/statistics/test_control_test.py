@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalgate.statistics.case_regression import StoredOutcomes
-from evalgate.statistics.control_runs import (
+from evalgate.statistics.control_test import (
     AverageSuspect,
     CaseSuspect,
     ControlDecision,
