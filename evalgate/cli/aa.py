@@ -241,7 +241,7 @@ class _Trial:
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
             schedule = strategy.plan_next_runs(score_cases)
         scored = aggregate_stored_scores(collect_cases(), self._rules, self._statistics, baseline)
-        compared_runs = compare_runs(scored, baseline, self._rules.gate)
+        compared_runs = compare_runs(scored, baseline, self._rules.gate, with_power=False)
         evidence = GateInput(
             compared_runs.metrics,
             compared_runs.cases,

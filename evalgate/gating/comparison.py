@@ -49,6 +49,7 @@ def compare_runs(
     gate: GateConfig,
     *,
     whole_sets: Collection[str] | None = None,
+    with_power: bool = True,
 ) -> ComparedRuns:
     """Compare scored runs with the baseline, by plain means and by significance tests.
 
@@ -57,6 +58,9 @@ def compare_runs(
     `delta`. For all other metrics these come from plain means.
 
     `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
+
+    `with_power` is False if only the verdict is wanted: then the drops that the gate catches reliably are not
+    estimated, which would take longer than all the rest.
     """
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
@@ -71,7 +75,7 @@ def compare_runs(
     if baseline is not None:
         # Kept for metrics that the statistics do not judge, such as those with scores outside their range.
         metrics = flag_regressions(add_deltas(metrics, cases, baseline), gate, scored.statistics.criteria)
-    found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate)
+    found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate, with_power=with_power)
     return replace(
         found,
         baseline_comparison=(

@@ -16,6 +16,7 @@ range. Figures in types of the record have the unit of the metric's scores:
 For a budget, `budgets.py` makes the `CaseComparison` and the `MetricComparison`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -76,12 +77,18 @@ def decide_metrics(
 
 
 def apply_decision(
-    scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
+    scored: ScoredRuns,
+    metrics: tuple[MetricSummary, ...],
+    baseline: Baseline | None,
+    gate: GateConfig,
+    *,
+    with_power: bool = True,
 ) -> ComparedRuns:
     """Return the metrics and cases with the decision of the statistics added, and notices about the decision.
 
     The decision and the cases are those of `scored`; `metrics` are the summaries of the cases. A metric with
-    scores outside its range is not judged by statistics and keeps its plain difference.
+    scores outside its range is not judged by statistics and keeps its plain difference. `with_power` is as
+    in `compare_runs`.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
@@ -100,7 +107,8 @@ def apply_decision(
         return ComparedRuns(metrics, cases, notices=beyond)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     differences = dict(compare_line_means(tables, rounds, parameters))
-    decision = _add_detectable_drops(decision, tables, parameters)
+    if with_power:
+        decision = _add_detectable_drops(decision, tables, parameters)
     summaries, compared_cases = write_decision(metrics, cases, decision, context, differences)
     corrections: tuple[str, ...] = ()
     if statistics.is_auto:
@@ -109,12 +117,8 @@ def apply_decision(
 
         keys = group_by_metric(cases)
         summaries, corrections = correct_averages(summaries, keys, tables, decision, parameters)
-    notices = (
-        *beyond,
-        *describe_decision(decision, parameters),
-        *describe_low_means(summaries),
-        *corrections,
-    )
+    weaknesses, low_means = describe_decision(decision, parameters), describe_low_means(summaries)
+    notices = (*beyond, *weaknesses, *low_means, *corrections)
     effort = decision.cost if statistics.is_auto else None
     return ComparedRuns(summaries, compared_cases, effort=effort, notices=notices)
 
@@ -365,7 +369,7 @@ def _build_metric_comparison(
     change, limit = metric_decision.change, metric_decision.rule.max_drop
     is_share = metric_decision.deciding.kind == "reliability"
     found = dict(_list_difference_fields(change)) if change else {}
-    if metric_decision.detectable_drop is not None:
+    if metric_decision.detectable_drop is not None and math.isfinite(metric_decision.detectable_drop):
         found["notice"] = metric_decision.detectable_drop
     moved: dict[str, Any] = {name: value * score_range.width for name, value in found.items()}
     return MetricComparison(

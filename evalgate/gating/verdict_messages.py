@@ -5,7 +5,7 @@ they never contradict the verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import floor, log10
+from math import floor, isinf, log10
 from typing import Literal
 
 from evalgate.core.formatting import (
@@ -199,8 +199,8 @@ def _describe_average(
         gain = context.format_difference(-change.drop)
         return f"Better than {context.base_branch}: +{gain}, too much to be luck."
     size = f"{pluralize(change.cases, 'case')}, {pluralize(metric.rounds, 'run')} each"
-    means, power = _format_means(change, context), _describe_power(metric, change, context)
-    return f"No sign of a regression: {means} ({size}). {power}"
+    sentence = f"No sign of a regression: {_format_means(change, context)} ({size})."
+    return _add_power(sentence, metric, change, context)
 
 
 def _describe_against_allowance(
@@ -244,10 +244,9 @@ def _describe_drop(
 
 
 def _describe_likely_luck(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
-    return (
-        f"Passed: {_format_drop(metric, change, context)}, but run-to-run noise alone would do this "
-        f"{format_odds(change.p)}. {_describe_power(metric, change, context)}"
-    )
+    fall, odds = _format_drop(metric, change, context), format_odds(change.p)
+    sentence = f"Passed: {fall}, but run-to-run noise alone would do this {odds}."
+    return _add_power(sentence, metric, change, context)
 
 
 def _describe_exact(
@@ -280,17 +279,20 @@ def _format_means(change: MeanDifference, context: MessageContext) -> str:
     )
 
 
-def _describe_power(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
+def _add_power(sentence: str, metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
+    """Return the sentence followed by one about the drops that are caught reliably, if estimated."""
+    if metric.detectable_drop is None:
+        return sentence
     if not context.is_part:
         subject, catches, few = "A suite this size", "catches", "is too small"
     elif change.cases == 1:
         subject, catches, few = "This case alone", "catches", "is too little"
     else:
         subject, catches, few = f"These {change.cases:,} cases", "catch", "are too few"
-    if metric.detectable_drop is None:
-        return f"{subject} {few} to catch any drop reliably."
+    if isinf(metric.detectable_drop):
+        return f"{sentence} {subject} {few} to catch any drop reliably."
     smallest = context.format_difference(metric.detectable_drop)
-    return f"{subject} reliably {catches} drops of about {smallest} or more."
+    return f"{sentence} {subject} reliably {catches} drops of about {smallest} or more."
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:

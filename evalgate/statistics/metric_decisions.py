@@ -78,8 +78,8 @@ class MetricDecision:
     """Margin of the verdict (`compute_verdict_margin`). None if the verdict has no margin, and for a metric
     of budget figures."""
     detectable_drop: float | None = None
-    """Size from which drops of the average are caught about four times in five. None: no drop is caught as
-    often, or none was estimated."""
+    """Size from which drops of the average are caught about four times in five; infinity: no drop is caught
+    as often. None: it was not estimated."""
     significant_cases: tuple[str, ...] | None = None
     """Ids of the cases that fell most significantly (`find_discoveries`). None with `runs: auto`, without a
     statistical comparison, for a metric of budget figures, and if cases have unequal numbers of runs."""

@@ -78,10 +78,11 @@ def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tupl
 
 def estimate_detectable_drop(
     pairs: Sequence[Pair], parameters: Parameters, *, max_drop: float, metrics: int
-) -> float | None:
+) -> float:
     """Return the smallest drop of the average that the gate catches about four times in five.
 
-    Return None if it catches no drop as often.
+    Return infinity if it catches no drop as often. With `runs: auto` the estimate is simulated, which takes
+    longer than the comparison of the runs.
 
     Args:
         pairs: the compared cases, at least one. Both sides together show how much a case varies.
@@ -97,7 +98,8 @@ def estimate_detectable_drop(
     ]
     design = RunDesign(parameters.runs or parameters.max_runs, is_auto=parameters.runs is None)
     model = DropModel(noise, parameters, max_drop=max_drop, metrics=metrics)
-    return model.find_smallest_drop(design, DETECTION_POWER)
+    found = model.find_smallest_drop(design, DETECTION_POWER)
+    return math.inf if found is None else found
 
 
 @frozen
@@ -189,8 +191,12 @@ class DropModel:
     def _quantile(self) -> float:
         return compute_normal_quantile(self._level)
 
+    def _compute_loss(self, drop: float) -> float:
+        """Return the chance that a run scores 0, so that the average falls by `drop`."""
+        return min(1.0, drop / self.average)
+
     def _measure_spread(self, drop: float, most: int, cases: int) -> _Spread:
-        lost = min(1.0, drop / self.average)
+        lost = self._compute_loss(drop)
         baseline = candidate = kept = 0.0
         pooled = dict.fromkeys(range(1, most + 1), 0.0)
         permutation = dict(pooled)
@@ -225,8 +231,7 @@ class DropModel:
         """Return the share of 1,000 simulated runs with `runs: auto` in which the average closes the gate."""
         stages = self._build_stages(drop, most, spread, cases)
         dice = random.Random(0)  # noqa: S311 - reproducible, and guards no secret
-        lost = min(1.0, drop / self.average)
-        closed = 0
+        lost, closed = self._compute_loss(drop), 0
         for _ in range(_TRIALS):
             luck, deviation, summed = dice.gauss(0, math.sqrt(spread.baseline)), math.sqrt(spread.kept), 0.0
             for stage in stages:

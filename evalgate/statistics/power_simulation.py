@@ -6,6 +6,7 @@ of known size, some scores of the candidate are replaced with 0. No agent is cal
 the same figures.
 """
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -44,8 +45,8 @@ class DetectableDrop:
     runs: tuple[int, int]
     """Smallest and largest number of stored runs with a score that a case has."""
     notice: float | None
-    """Size from which drops of the average are caught about four times in five; None: no drop is caught as
-    often."""
+    """Size from which drops of the average are caught about four times in five. None: no drop is caught as
+    often (in JSON there is no infinity)."""
     unconfirmable: Mapping[str, int | None]
     """Maps each case in which no break can be confirmed yet to the number of stored runs that would suffice.
 
@@ -101,12 +102,13 @@ def _estimate_detectable_drop(
     # The candidate gets the baseline's scores, as if nothing had changed.
     pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
     if parameters.deterministic and all(scores[0] == scores[-1] for scores in cases.values()):
-        smallest: float | None = max_drop  # compared exactly: this drop closes the gate, and no smaller one
+        smallest = max_drop  # compared exactly: this drop closes the gate, and no smaller one
     else:
         smallest = estimate_detectable_drop(pairs, parameters, max_drop=max_drop, metrics=metrics)
     counts = [len(scores) for scores in cases.values()]
     means = [compute_score_mean(scores) for scores in cases.values()]
-    return DetectableDrop(len(cases), sum(means) / len(means), (min(counts), max(counts)), smallest, lacking)
+    notice = smallest if math.isfinite(smallest) else None
+    return DetectableDrop(len(cases), sum(means) / len(means), (min(counts), max(counts)), notice, lacking)
 
 
 def estimate_stored_growth(

@@ -1,5 +1,6 @@
 """The sentence of each verdict, to the letter."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -106,11 +107,15 @@ PASS = {
         ),
     ),
     "too small": (
-        average(RuleCheck("average", "pass", "no_sign"), rounds=3, detectable_drop=None, cases=2),
+        average(RuleCheck("average", "pass", "no_sign"), rounds=3, detectable_drop=math.inf, cases=2),
         (
             "No sign of a regression: 0.86 vs 0.87 on main (2 cases, 3 runs each). "
             "A suite this size is too small to catch any drop reliably."
         ),
+    ),
+    "no estimate": (
+        average(RuleCheck("average", "pass", "no_sign"), detectable_drop=None),
+        "No sign of a regression: 0.86 vs 0.87 on main (20 cases, 1 run each).",
     ),
     "small drop": (
         average(RuleCheck("average", "pass", "small_drop"), drop=0.03, p=0.01),
@@ -444,7 +449,7 @@ def test_from_scores_to_words() -> None:
     ("cases", "detectable", "expected"),
     [
         (3, 0.4, "These 3 cases reliably catch drops of about 40 points or more."),
-        (3, None, "These 3 cases are too few to catch any drop reliably."),
+        (3, math.inf, "These 3 cases are too few to catch any drop reliably."),
         (1, 0.4, "This case alone reliably catches drops of about 40 points or more."),
     ],
 )

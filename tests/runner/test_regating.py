@@ -405,6 +405,19 @@ def test_aa_says_why_no_drop_is_measured(
     assert "No drop is caught reliably" not in text
 
 
+def test_the_trials_of_aa_estimate_no_detectable_drops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> float:
+        raise AssertionError("a trial needs only the verdict")
+
+    monkeypatch.setattr("evalgate.gating.significance.estimate_detectable_drop", fail)
+    write(tmp_path, "r.json", a_result(case("a", *[1.0] * 7, *[0.0] * 3), case("b", *[1.0] * 10)))
+    config(tmp_path, runs="auto", criteria={RESPONSE: 0.5})
+    found = measure_false_alarms("r.json", rounds=None, repeats=5, thresholds_file=None, folder=tmp_path)
+    assert found.smallest_drop is not None
+
+
 def test_aa_counts_only_runs_with_a_score(tmp_path: Path) -> None:
     unscored = a_run_result(metrics=(RunMetric(RESPONSE, None, "errored"),))
     lost = replace(case("lost", 1.0), runs=tuple(replace(unscored, run=at) for at in range(1, 21)))

@@ -98,7 +98,8 @@ class MetricComparison:
     high: float | None = None
     """Upper end of the confidence interval of the drop; `low` is the lower end."""
     notice: float | None = None
-    """Drop that the test detects with a power of about 80 %; larger drops are detected more often."""
+    """Drop that the test detects with a power of about 80 %; larger drops are detected more often. None: no
+    drop is detected as often, or none was estimated."""
     minimum: ThresholdEstimate | None = None
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None

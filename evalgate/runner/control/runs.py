@@ -207,7 +207,7 @@ def _find_suspects(
     Return None if the gate passes without control runs, or would fail even with the best control runs.
     """
     scored = score_and_decide(plan, run_results, statistics, baseline)
-    compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets, with_power=False)
     suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
     if suspects is None:
         return None
