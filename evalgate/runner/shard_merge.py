@@ -15,7 +15,7 @@ from evalgate.core.protocols import AveragesTurns
 from evalgate.core.types import CaseResult, ModelUsage, PlanId, Record, RunMetric, RunResult
 from evalgate.datasets.large.lazy_runs import ShardRun
 from evalgate.datasets.results_encoder import encode_turns
-from evalgate.metrics.scoring import BoundMetric
+from evalgate.metrics.scoring import BoundMetric, describe_edited_score
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.pipeline import (
@@ -223,7 +223,7 @@ def _find_contradictions(
     Contradictions are:
     - A run of a case is repeated, missing or not planned. Only one run of each kind is named.
     - A run lacks an expected metric, or has another metric.
-    - A score does not fit the status of its metric, or is not the mean of the turns' scores.
+    - A score does not fit the status or the range of its metric, or is not the mean of the turns' scores.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -289,19 +289,14 @@ def _check_run(run: RunResult, scores: Mapping[str, _Expected]) -> Iterator[str]
 
 
 def _check_metric(metric: RunMetric, expected: _Expected, turns: Sequence[float | None]) -> Iterator[str]:
-    bound = expected.bound
-    if not _matches_status(metric, bound):
-        yield f"{metric.name} is {metric.status} with a score of {metric.score}"
+    criterion = expected.bound.criterion
+    edited = describe_edited_score(metric, criterion.range, criterion.threshold, criterion.implementation)
+    if edited:
+        yield edited
     elif metric.score is not None and expected.is_mean and turns:
-        score = bound.criterion.range.clamp(compute_sequential_mean([each or 0.0 for each in turns]))
+        score = criterion.range.clamp(compute_sequential_mean([each or 0.0 for each in turns]))
         if not math.isclose(score, metric.score, abs_tol=1e-9):
             yield f"{metric.name} is {metric.score}, and {score} by its turns"
-
-
-def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
-    if metric.score is None or metric.status in {"errored", "not_evaluated"}:
-        return metric.score is None and metric.status in {"errored", "not_evaluated"}
-    return not metric.literal or metric.status == bound.decide_score_status(metric.score)
 
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
