@@ -158,10 +158,16 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Explain why a variant, or a run of only some cases, cannot be saved. Return "" for every other run."""
+    """Explain why a variant, a shard or a run of some cases cannot be saved; "" for every other run."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."
+    # Refused before `selection` is checked: a shard of selected cases has both, and needs to be merged first.
+    if record.shard is not None:
+        return (
+            f"this run is shard {record.shard.index} of {record.shard.count}, so it has no verdict. Merge "
+            "all shards with `evalgate merge`, and save the result of that."
+        )
     if record.selection is not None:
         return (
             f"this run was limited to {record.selection.cases:,} of {pluralize(record.selection.of, 'case')} "

@@ -10,9 +10,11 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 
+from evalgate.core import plugin_registry
 from evalgate.core.frozen import frozen
 from evalgate.core.means import compute_mean, round_mean_to_limit
 from evalgate.core.protocols import LlmJudged, Metric, NoScoreError, RequiresReference
+from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -102,6 +104,39 @@ class BoundMetric:
             criterion = self.criterion
             passed = criterion.range.is_met(score, criterion.threshold)
         return "passed" if passed else "failed"
+
+
+def describe_edited_score(
+    metric: RunMetric, score_range: Range, threshold: float, implementation: str = ""
+) -> str:
+    """Return a clause about a score that only an edit can have made; "" if the score is possible.
+
+    Such a score does not fit its status, is not finite, or is outside the range of one of evalgate's own
+    metrics. Metrics of other packages may give any finite score.
+
+    Args:
+        metric: The result of a run.
+        score_range: The metric's worst and best score; it only tells whether smaller scores are better.
+        threshold: The score that the run must reach, unless the metric itself decides (not `literal`).
+        implementation: Name of the metric in the registry; "" if it is not known.
+    """
+    score, status = metric.score, metric.status
+    clause = f"{metric.name} is {status} with a score of {score}"
+    if score is None or status in {"errored", "not_evaluated"}:
+        return "" if score is None and status in {"errored", "not_evaluated"} else clause
+    if not math.isfinite(score) or (
+        metric.literal and (status == "passed") != score_range.is_met(score, threshold)
+    ):
+        return clause
+    if (
+        implementation not in plugin_registry.METRICS
+        and implementation not in plugin_registry.SECTION_METRICS
+    ):
+        return ""
+    # Not `score_range`: in a stored record, this may have been edited as well.
+    own_range = get_score_range(implementation)
+    is_inside = min(own_range) <= score <= max(own_range)
+    return "" if is_inside else f"{metric.name} is {score}, and its scores are between {own_range}"
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:

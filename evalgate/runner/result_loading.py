@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +12,7 @@ from evalgate.core.types import Baseline, Record, Status, VerdictStatus
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.gating.verdict import UNDECIDED_CODES
+from evalgate.metrics.scoring import describe_edited_score
 from evalgate.runner.baseline_targets import open_named_store
 from evalgate.system.files import read_input_file
 from evalgate.system.workspace import Workspace
@@ -25,7 +27,7 @@ _CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
 
 
 def load_checked_record(folder: Path, path: str) -> Record:
-    """Load a stored record and check that its verdict and totals fit its cases.
+    """Load a stored record and check that verdict, totals, cases and scores fit together.
 
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself.
@@ -52,6 +54,25 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
         metric.status == "failed" and metric.gates for metric in record.metrics
     ):
         yield "the verdict is `pass` although a metric failed"
+    yield from islice(_find_edited_scores(record), 1)
+
+
+def _find_edited_scores(record: Record) -> Iterator[str]:
+    """Yield a clause about each score of a run that only an edit can have made.
+
+    Ranges are checked only if the record says which metric gave a score: `criteria`, which older files lack.
+    """
+    criteria = record.index_criteria()
+    for case in record.cases:
+        limits = {metric.name: metric for metric in case.metrics}
+        for run in case.runs:
+            for metric in run.metrics:
+                if (limit := limits.get(metric.name)) is None:
+                    continue
+                criterion = criteria.get((limit.name, limit.fingerprint))
+                implementation = (criterion.evaluator or criterion.metric) if criterion else ""
+                if edited := describe_edited_score(metric, limit.range, limit.threshold, implementation):
+                    yield f"in run {run.run} of {case.eval_id}, {edited}"
 
 
 def load_stored_result(workspace: Workspace, name: str) -> Record | None:

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
+from evalgate.core.formatting import pluralize
 from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import AveragesTurns
 from evalgate.core.types import CaseResult, ModelUsage, PlanId, Record, RunMetric, RunResult
 from evalgate.datasets.large.lazy_runs import ShardRun
 from evalgate.datasets.results_encoder import encode_turns
-from evalgate.metrics.scoring import BoundMetric
+from evalgate.metrics.scoring import BoundMetric, describe_edited_score
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.pipeline import (
@@ -30,6 +31,10 @@ from evalgate.runner.run_results import CaseIndex
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.sharding import list_case_keys
 
+_OTHER_SPLIT = (
+    "the baseline changed between the shards, and they divided the cases by its durations. Run all shards "
+    "again with the same baseline"
+)
 _NO_CONTROL_OF_SHARDS = (
     "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "
     "that failed without --shard."
@@ -43,8 +48,9 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
 
     Raises:
         InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan.
-            Or the baseline, or the fixed older baseline (`anchor`), cannot be used.
-        NoVerdictError: a shard is missing or incomplete.
+            Or a case is in several shards. Or the baseline, or the fixed older baseline (`anchor`), cannot be
+            used.
+        NoVerdictError: a shard is missing or incomplete, or a case is in none.
     """
     baseline = read_baseline(plan)
     judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
@@ -71,14 +77,16 @@ def _collect_finished_runs(
     If `may_follow_up` is True, a shard may have made more runs of a case than planned.
 
     Raises:
-        InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan.
-            The error also lists shards that are missing or incomplete.
-        NoVerdictError: the only problem is that shards are missing or incomplete.
+        InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan. Or
+            a case is in several shards. The error also lists what is missing or incomplete.
+        NoVerdictError: the only problem is that shards are missing or incomplete, or that cases are in none.
     """
     wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
     incomplete = list(_find_incomplete_shards(records))
     if not wrong:
-        wrong = dict.fromkeys(_find_contradictions(plan, records, may_follow_up=may_follow_up))
+        found = _find_contradictions(plan, records, may_follow_up=may_follow_up)
+        wrong = dict.fromkeys([*_find_shared_cases(plan, records), *found])
+        incomplete = incomplete or list(_find_lost_cases(plan, records))
     if wrong:
         raise InvalidInputError([*wrong, *incomplete])
     if incomplete:
@@ -172,6 +180,34 @@ def _find_incomplete_shards(records: Sequence[tuple[str, Record]]) -> Iterator[P
         yield Problem("", 0, 0, f"shard {_format_numbers(missing)} of {count} is missing")
 
 
+def _find_shared_cases(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    """Yield one problem if cases are in several shards; it names the first such case and its files."""
+    files: dict[int, list[str]] = {}
+    for path, record in records:
+        for index in record.shard.cases if record.shard else ():
+            files.setdefault(index, []).append(path)
+    shared = sorted(index for index, paths in files.items() if len(paths) > 1)
+    if shared:
+        where = ", ".join(files[shared[0]])
+        cases = _format_cases(plan, shared)
+        yield Problem("", 0, 0, f"{cases} in more than one shard ({where}): {_OTHER_SPLIT}")
+
+
+def _find_lost_cases(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
+    """Yield one problem if cases are in no shard, although all shards are given; it names the first one."""
+    assigned = {index for _, record in records if record.shard for index in record.shard.cases}
+    lost = [index for index, _ in enumerate(list_case_keys(plan)) if index not in assigned]
+    if lost:
+        yield Problem("", 0, 0, f"{_format_cases(plan, lost)} in no shard: {_OTHER_SPLIT}")
+
+
+def _format_cases(plan: Plan, indices: Sequence[int]) -> str:
+    """Return the first case and the number of the others, with a verb: `greets and 2 other cases are`."""
+    _, first = list_case_keys(plan)[indices[0]]
+    others = len(indices) - 1
+    return f"{first} and {pluralize(others, 'other case')} are" if others else f"{first} is"
+
+
 def _format_numbers(numbers: Sequence[int] | set[int]) -> str:
     return ", ".join(map(str, sorted(numbers)))
 
@@ -187,7 +223,7 @@ def _find_contradictions(
     Contradictions are:
     - A run of a case is repeated, missing or not planned. Only one run of each kind is named.
     - A run lacks an expected metric, or has another metric.
-    - A score does not fit the status of its metric, or is not the mean of the turns' scores.
+    - A score does not fit the status or the range of its metric, or is not the mean of the turns' scores.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -253,19 +289,14 @@ def _check_run(run: RunResult, scores: Mapping[str, _Expected]) -> Iterator[str]
 
 
 def _check_metric(metric: RunMetric, expected: _Expected, turns: Sequence[float | None]) -> Iterator[str]:
-    bound = expected.bound
-    if not _matches_status(metric, bound):
-        yield f"{metric.name} is {metric.status} with a score of {metric.score}"
+    criterion = expected.bound.criterion
+    edited = describe_edited_score(metric, criterion.range, criterion.threshold, criterion.implementation)
+    if edited:
+        yield edited
     elif metric.score is not None and expected.is_mean and turns:
-        score = bound.criterion.range.clamp(compute_sequential_mean([each or 0.0 for each in turns]))
+        score = criterion.range.clamp(compute_sequential_mean([each or 0.0 for each in turns]))
         if not math.isclose(score, metric.score, abs_tol=1e-9):
             yield f"{metric.name} is {metric.score}, and {score} by its turns"
-
-
-def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
-    if metric.score is None or metric.status in {"errored", "not_evaluated"}:
-        return metric.score is None and metric.status in {"errored", "not_evaluated"}
-    return not metric.literal or metric.status == bound.decide_score_status(metric.score)
 
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:

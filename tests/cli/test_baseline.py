@@ -13,7 +13,7 @@ import pytest
 from evalgate.cli.baseline_save import BaselineSaveOptions, accept_baseline, prune_baseline, save_baseline
 from evalgate.cli.baseline_show import export_baseline, format_baseline_summary, summarize_baseline
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
+from evalgate.core.types import CaseMetric, PlanId, Record, RunMetric, Shard, Status, Verdict
 from evalgate.datasets.results_io import dump_record
 from evalgate.runner.baseline_targets import BaselineTarget, resolve_target
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
@@ -114,11 +114,15 @@ def test_a_change_that_is_not_merged_is_refused_as_baseline(
         (replace(a_run(1.0), created_at="yesterday"), "created_at: Input should be a time in ISO 8601"),
         (replace(a_run(1.0), created_at=""), "`created_at` is empty. The file was edited"),
         (a_record(a_case_result("a", "not_evaluated")), "no case has a score, so it cannot be a baseline"),
+        (replace(a_run(0.0), verdict=Verdict("inconclusive", 0), shard=Shard(2, 3, (1,), 3, PlanId("", "", ""))), "this run is shard 2 of 3, so it has no verdict. Merge all shards"),
     ],
 )  # fmt: skip
 def test_results_that_are_no_baseline_are_refused(tmp_path: Path, record: Record, problem: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         save(tmp_path, record)
+    assert problem in str(caught.value)
+    with pytest.raises(InvalidInputError) as caught:
+        accept_baseline("results.json", "why not", shelf(tmp_path), PLAIN)
     assert problem in str(caught.value)
     assert not (tmp_path / "b.json").exists()
 

@@ -335,6 +335,47 @@ def test_a_shard_that_contradicts_itself_is_not_believed(
     assert f"{sentence}: run the shard again" in done.err
 
 
+@pytest.mark.parametrize("order", [("s1", "s2"), ("s2", "s1")])
+@pytest.mark.parametrize(
+    ("shares", "code", "told"),
+    [
+        ([(0, 3), (1, 2, 3)], 2, ["case_3 is in more than one shard ({0}/results.json, {1}/results.json): "]),
+        ([(0, 1, 2), (1, 2, 3)], 2, ["case_1 and 1 other case are in more than one shard ("]),
+        ([(0,), (3,)], 3, ["case_1 and 1 other case are in no shard: "]),
+        ([(0, 3), (2, 3)], 2, ["case_3 is in more than one shard (", "case_1 is in no shard: "]),
+    ],
+    ids=["doubled", "two doubled", "lost", "doubled and lost"],
+)  # fmt: skip
+def test_shards_that_split_the_cases_by_other_baselines_give_no_verdict(
+    two_shards: Path,
+    tmp_path: Path,
+    shares: list[tuple[int, ...]],
+    code: int,
+    told: list[str],
+    order: tuple[str, str],
+) -> None:
+    """The verdict depended on the order of the files, because the last shard with a case won."""
+    project = tmp_path / "copy"
+    shutil.copytree(two_shards, project)
+    paths = [project / name / "results.json" for name in ("s1", "s2")]
+    records = [read_record(path, "results.json") for path in paths]
+    cases = {
+        index: case
+        for record in records
+        if record.shard is not None
+        for index, case in zip(record.shard.cases, record.cases, strict=True)
+    }
+    for path, record, share in zip(paths, records, shares, strict=True):
+        assert record.shard is not None
+        held = tuple(cases[index] for index in share)
+        path.write_text(dump_record(replace(record, shard=replace(record.shard, cases=share), cases=held)))
+    done = evalgate(*MERGE, *order, cwd=project)
+    assert done.code == code, done.out
+    assert [each for each in told if each.format(*order) not in done.err] == []
+    assert done.err.count(": the baseline changed between the shards, and they divided") == len(told)
+    assert "Run all shards again with the same baseline" in done.err
+
+
 def test_a_shard_with_another_byte_is_refused(two_shards: Path, tmp_path: Path) -> None:
     project = tmp_path / "copy"
     shutil.copytree(two_shards, project)
