@@ -114,7 +114,8 @@ def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in names:
             with contextlib.suppress(OSError):
-                if (out.path / name).resolve() not in but:
+                # Not `Path.resolve`, which raises RuntimeError for a link to itself before Python 3.13.
+                if Path(os.path.realpath(out.path / name)) not in but:
                     os.unlink(name, dir_fd=folder)
 
 

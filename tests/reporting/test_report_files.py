@@ -129,6 +129,14 @@ def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
     assert [path for path in (tmp_path / "moved").rglob("*") if path.is_file()] == []
 
 
+def test_a_link_to_itself_in_the_place_of_a_report_is_removed(tmp_path: Path) -> None:
+    opened = check_writable(tmp_path / "reports")
+    for name in ("junit.xml", "kept.xml"):
+        (opened.path / name).symlink_to(name)
+    remove_reports(opened, ["junit.xml", "kept.xml"], but={opened.path / "kept.xml"})
+    assert [path.name for path in opened.path.iterdir()] == ["kept.xml"]
+
+
 @pytest.mark.parametrize("gone", ["out", "out/deep"])
 def test_a_report_folder_that_is_removed_during_the_run_is_made_again(tmp_path: Path, gone: str) -> None:
     opened = check_writable(tmp_path / "out/deep", root=tmp_path)

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,7 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, wh
     [
         ("{}", "journal:1:1: is no journal of evalgate"),
         ("{}\n", "journal:1:1: is no journal of evalgate"),
+        ("[" * 100_000 + "\n", "journal:1:1: is no journal of evalgate"),
         ('{"kind": "evalgate-journal", "version": 2, "plan": {}}\n', "another version"),
         ('{"kind": "evalgate-journal", "version": 1, "plan": {}}\n', ":1:1: is damaged: leave --resume out"),
         (
@@ -268,6 +270,15 @@ def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:
     journal.close(is_over=False)
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"17", b"18"))
+    with pytest.raises(InvalidInputError, match=r"journal:2:1: is damaged: leave --resume out"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+@pytest.mark.parametrize("row", [b"{}", b"[]", b'"x"', b"1", b"[1,2]", b"[" * 100_000, b"\xff"])
+def test_usage_of_another_shape_is_damage(tmp_path: Path, row: bytes) -> None:
+    Journal.create(tmp_path, PLAN).close(is_over=False)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes() + b'["used",%d,%b]\n' % (crc32(row), row))
     with pytest.raises(InvalidInputError, match=r"journal:2:1: is damaged: leave --resume out"):
         Journal.resume(tmp_path, PLAN, "journal")
 
