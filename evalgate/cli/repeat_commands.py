@@ -48,9 +48,11 @@ def build_resume_command(arguments: Sequence[str]) -> str:
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""
     again = () if "--resume" in arguments else ("--resume",)
-    # `--resume` goes before `--`, because nothing after `--` is an option.
+    # `--resume` goes before `--`, because nothing after `--` is an option. `run --watch` gives every run a
+    # `--`, perhaps with nothing after it.
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return f"evalgate {shlex.join([*arguments[:end], *again, *arguments[end:]])}"
+    rest = arguments[end:] if arguments[end + 1 :] else ()
+    return f"evalgate {shlex.join([*arguments[:end], *again, *rest])}"
 
 
 def build_repro_options(

@@ -171,8 +171,8 @@ class Journal:
             self._write_bytes(b"%b%d,%b]\n" % (_USAGE_PREFIX, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the file; delete it first if the run is complete (`is_over`) and no write has failed."""
-        if is_over and not self.fault:
+        """Close the file; delete it first if the run is complete and its record is written (`is_over`)."""
+        if is_over:
             with suppress(OSError):
                 self._path.unlink()
         try:

@@ -206,9 +206,11 @@ def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
     Journal.create(tmp_path, PLAN).close(is_over=True)
 
 
+@pytest.mark.parametrize("is_over", [True, False])
 def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
+    """A run whose record is written needs no journal, and nobody is told to resume it."""
     journal = Journal.create(tmp_path, PLAN)
 
     def write_nothing(descriptor: int, data: bytes) -> int:
@@ -217,8 +219,8 @@ def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
     monkeypatch.setattr(os, "write", write_nothing)
     journal.append_runs([(0, dump_run(a_run_result()))])
     assert "space" in journal.fault
-    journal.close(is_over=True)
-    assert (tmp_path / FILE_NAME).is_file()
+    journal.close(is_over=is_over)
+    assert (tmp_path / FILE_NAME).is_file() is not is_over
 
 
 COUNTS = st.integers(0, 10**9)
