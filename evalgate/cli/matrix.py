@@ -135,6 +135,7 @@ def _measure(
     opened = check_writable(workspace.folder / publisher.out, workspace.owner, root=workspace.folder)
 
     def ignore_signals_and_clear_reports() -> None:
+        interrupts.raise_lost_interrupt()
         interrupts.ignores_signals = True  # from here on there is a result
         remove_reports(opened, RENDERERS)
 

@@ -1,5 +1,6 @@
 """Build the command lines that repeat or resume a run, and choose the reports' folder of a repeated run."""
 
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,8 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
         return out
-    is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
+    # Not `Path.resolve`, which raises RuntimeError for a link to itself before Python 3.13.
+    is_inside = Path(os.path.realpath(folder / recording)).is_relative_to(os.path.realpath(folder / out))
     return _append_again(out) if is_inside else out
 
 
@@ -46,9 +48,11 @@ def build_resume_command(arguments: Sequence[str]) -> str:
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""
     again = () if "--resume" in arguments else ("--resume",)
-    # `--resume` goes before `--`, because nothing after `--` is an option.
+    # `--resume` goes before `--`, because nothing after `--` is an option. `run --watch` gives every run a
+    # `--`, perhaps with nothing after it.
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    return f"evalgate {shlex.join([*arguments[:end], *again, *arguments[end:]])}"
+    rest = arguments[end:] if arguments[end + 1 :] else ()
+    return f"evalgate {shlex.join([*arguments[:end], *again, *rest])}"
 
 
 def build_repro_options(

@@ -242,7 +242,12 @@ def _run_with_progress(
     from evalgate.runner.execution import RunHooks
     from evalgate.runner.pipeline import run_gate
 
+    def check_signals_and_preload() -> None:
+        interrupts.raise_lost_interrupt()  # before the journal and the reports of an earlier run are replaced
+        publisher.preload_reporting()
+
     def ignore_signals_and_clear_reports() -> None:
+        interrupts.raise_lost_interrupt()
         # From here on there is a record in any case; `cancel_on_signals` handles signals during the run.
         interrupts.ignores_signals = True
         # Not at the start: a run that fails before this leaves the reports of the last one as they are.
@@ -250,7 +255,7 @@ def _run_with_progress(
 
     hooks = RunHooks(
         tell=publisher.print_notice,
-        while_starting=publisher.preload_reporting,
+        while_starting=check_signals_and_preload,
         on_begin=ignore_signals_and_clear_reports,
     )
     progress = publisher.build_progress()

@@ -200,8 +200,9 @@ def _raise_error(error: OSError) -> NoReturn:
 
 
 def _match_glob(pattern: str, folder: Path) -> list[Path]:
-    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
-    found = (folder / name for name in names)
+    from evalgate.system.globs import find_matches
+
+    found = (folder / name for name in find_matches(pattern, folder))
     # A glob such as `*.json` also matches these files next to eval sets.
     others = (*METRICS_ENDINGS, *_RESULT_ENDINGS, NOTES_ENDING)
     named = [path for path in found if path.name != TEST_CONFIG and not path.name.endswith(others)]

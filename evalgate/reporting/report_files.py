@@ -95,6 +95,20 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 """The name that `results.json` of the previous run gets when a new run begins."""
 
 
+def check_previous_record(out: Path) -> None:
+    """Check that `keep_previous_record` can keep a record of the report folder `out`.
+
+    Raises:
+        InvalidInputError: there is a folder in the place of the file, so that the old record would be lost.
+    """
+    place = out / PREVIOUS_RECORD
+    if place.is_dir() and not place.is_symlink():
+        raise InvalidInputError(
+            f"{str(place)!r} is a folder, and the record of the last run is kept in a file of this name: "
+            "move or delete the folder"
+        )
+
+
 def keep_previous_record(out: GuardedFolder) -> None:
     """Rename the record of the last run to `results.json.previous`, replacing an older file of that name.
 
@@ -114,7 +128,8 @@ def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in names:
             with contextlib.suppress(OSError):
-                if (out.path / name).resolve() not in but:
+                # Not `Path.resolve`, which raises RuntimeError for a link to itself before Python 3.13.
+                if Path(os.path.realpath(out.path / name)) not in but:
                     os.unlink(name, dir_fd=folder)
 
 

@@ -18,6 +18,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import read_record
 from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_file
+from evalgate.system.workspace import resolve_workspace
 
 FOLDER = ".evalgate/history"
 DEFAULT_KEPT = 20
@@ -177,13 +178,14 @@ def list_results(folder: Path) -> Sequence[KeptResult]:
     Broken files are listed, too: `read_result` raises an error for them.
 
     Raises:
-        InvalidInputError: the history is not a folder, or cannot be read.
+        InvalidInputError: the history is not a folder, or cannot be read; or there is no folder `folder`.
     """
     try:
         names = [path.name for path in (folder / FOLDER).iterdir()]
     except OSError as error:
         obstacle = _find_obstacle(folder)
         if isinstance(error, FileNotFoundError) and not obstacle:
+            resolve_workspace(folder)
             return ()
         raise InvalidInputError(obstacle or f"{FOLDER} cannot be read: {error.strerror}") from None
     found = sorted(filter(_RESULT.fullmatch, names), key=_sort_key, reverse=True)

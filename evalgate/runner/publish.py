@@ -26,6 +26,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.report_files import (
     ReportWriteError,
+    check_previous_record,
     check_writable,
     is_foreign,
     keep_previous_record,
@@ -85,7 +86,7 @@ class Publisher:
     """Publisher of a run's progress and record.
 
     Create the publisher before the run: this creates the folder of the reports, and raises InvalidInputError
-    if the folder cannot be written.
+    if the folder cannot be written, or cannot keep the record of the last run.
     """
 
     workspace: Workspace
@@ -104,6 +105,7 @@ class Publisher:
     def __post_init__(self) -> None:
         root = self.workspace.folder
         self._report_folder = check_writable(self._folder, self.workspace.owner, root=root)
+        check_previous_record(self._folder)
         self._history = open_history(root)
 
     @property

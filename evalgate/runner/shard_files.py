@@ -12,6 +12,7 @@ from evalgate.core.types import CaseResult, Record
 from evalgate.datasets.large.lazy_runs import read_shard_case
 from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
 from evalgate.system.files import is_readable_name
+from evalgate.system.globs import find_matches
 
 
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
@@ -31,8 +32,7 @@ def _expand_pattern(pattern: str, folder: Path) -> list[str]:
         return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
-    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  like the search for eval sets
-    return sorted(name for name in names if is_readable_name(folder / name))
+    return sorted(name for name in find_matches(pattern, folder) if is_readable_name(folder / name))
 
 
 def read_shard(path: Path, shown_as: str) -> Record:

@@ -112,6 +112,15 @@ class InterruptHandler:
             self.note_interrupt()
             raise KeyboardInterrupt
 
+    def raise_lost_interrupt(self) -> None:
+        """Raise the KeyboardInterrupt again if other code caught it, as pydantic does in a hash function.
+
+        Raises:
+            KeyboardInterrupt: a signal has interrupted the command.
+        """
+        if self.has_interrupted:
+            raise KeyboardInterrupt
+
     def note_interrupt(self) -> None:
         """Note that a signal ended the command, and ignore all further signals."""
         self.ignores_signals = self.has_interrupted = True

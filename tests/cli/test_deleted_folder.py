@@ -53,7 +53,17 @@ def test_an_agent_that_removes_the_folder(project: Path, inside: bool, answer: s
     assert not project.exists()
 
 
-@pytest.mark.parametrize("words", [["validate", "x"], ["run"], ["convert", "x", "--to", "adk"], ["comment"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["validate", "x"],
+        ["run"],
+        ["convert", "x", "--to", "adk"],
+        ["comment"],
+        ["results", "list"],
+        ["results", "show"],
+    ],
+)
 def test_a_folder_that_is_gone_before(tmp_path: Path, words: list[str]) -> None:
     shell = f'cd gone && rmdir ../gone && exec "{sys.executable}" -m evalgate {" ".join(words)}'
     (tmp_path / "gone").mkdir()

@@ -145,3 +145,9 @@ def test_benchmarks_explain_their_command_line(words: list[str], code: int, said
     done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert said in done.stdout + done.stderr
+
+
+def test_a_recording_that_is_a_link_to_itself_is_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "x.json").symlink_to("x.json")
+    done = evalgate("run", "x.evalset.json", "--agent", "replay:x.json", cwd=tmp_path)
+    assert (done.code, "Traceback" in done.err) == (2, False)

@@ -149,6 +149,17 @@ def test_a_file_with_the_name_of_a_pattern_hides_no_other(tmp_path: Path) -> Non
     assert loaded(tmp_path, "*.json") == ["*.json: a b c", "one.json: a b c", "two.json: a b c"]
 
 
+def test_links_to_their_own_folder_are_entered_once(base: Path) -> None:
+    for name, target in (("aa", "."), ("b", "."), ("deep/up", "../..")):
+        (base / "evals" / name).symlink_to(target)
+    assert loaded(base, "evals/**/*.evalset.json", "evals/**/*.test.json") == [
+        IN_FOLDER[0],
+        IN_FOLDER[2],
+        "evals/deep/up/one.evalset.json: a b c",
+        IN_FOLDER[1],
+    ]
+
+
 def test_a_link_to_a_file_is_that_file(base: Path) -> None:
     (base / "link.evalset.json").symlink_to(base / "one.evalset.json")
 

@@ -129,6 +129,14 @@ def test_a_report_folder_that_is_replaced_during_the_run_is_not_followed(
     assert [path for path in (tmp_path / "moved").rglob("*") if path.is_file()] == []
 
 
+def test_a_link_to_itself_in_the_place_of_a_report_is_removed(tmp_path: Path) -> None:
+    opened = check_writable(tmp_path / "reports")
+    for name in ("junit.xml", "kept.xml"):
+        (opened.path / name).symlink_to(name)
+    remove_reports(opened, ["junit.xml", "kept.xml"], but={opened.path / "kept.xml"})
+    assert [path.name for path in opened.path.iterdir()] == ["kept.xml"]
+
+
 @pytest.mark.parametrize("gone", ["out", "out/deep"])
 def test_a_report_folder_that_is_removed_during_the_run_is_made_again(tmp_path: Path, gone: str) -> None:
     opened = check_writable(tmp_path / "out/deep", root=tmp_path)
@@ -208,3 +216,17 @@ def test_a_file_or_a_link_to_nothing_is_no_folder(tmp_path: Path, link: str | No
     with pytest.raises(NotADirectoryError) as caught:
         make_folder(taken)
     assert caught.value.strerror == f"{taken} is no folder"
+
+
+def test_a_folder_in_the_place_of_the_previous_record_is_named_before_the_run(tmp_path: Path) -> None:
+    reports = tmp_path / "evalgate-report"
+    (tmp_path / "agent.py").write_text("def answer(text):\n    return text\n")
+    (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "a", "eval_cases": [CASE]}))
+    words = ("run", "a.evalset.json", "--agent", "python:agent.py:answer")
+    assert evalgate(*words, cwd=tmp_path).code == 0
+    before = (reports / "results.json").read_bytes()
+    (reports / "results.json.previous/mine").mkdir(parents=True)
+    done = evalgate(*words, cwd=tmp_path)
+    assert done.code == 2
+    assert "results.json.previous' is a folder, and the record of the last run is kept in a file" in done.err
+    assert (reports / "results.json").read_bytes() == before

@@ -98,3 +98,12 @@ def test_shards_are_named_by_files_folders_and_globs(
             written(tmp_path / folder, "{}")
     (tmp_path / "all/a/junit.xml").touch()
     assert find_shards(patterns, folder=tmp_path) == tuple(found)
+
+
+def test_links_to_their_own_folder_hold_up_no_search_for_shards(tmp_path: Path) -> None:
+    (tmp_path / "shards/1").mkdir(parents=True)
+    for name in "ab":
+        (tmp_path / "shards" / name).symlink_to(".")
+    written(tmp_path / "shards/1", "{}")
+    for pattern in ("shards", "shards/**/results.json"):
+        assert find_shards([pattern], folder=tmp_path) == ("shards/1/results.json",)

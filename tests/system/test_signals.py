@@ -149,6 +149,51 @@ def test_a_storm_of_signals_at_any_moment_ends_in_one_way(
     assert (process.returncode == 130) == ("Interrupted" in out + err)
 
 
+LOSING = """
+import os, signal, sys
+from evalgate.__main__ import entry_point
+from evalgate.config import loader
+
+number, load = getattr(signal, sys.argv.pop(1)), loader.load_thresholds
+
+def signal_and_load(*arguments):
+    try:
+        os.kill(os.getpid(), number)
+    except BaseException:  # as pydantic, written in Rust, does with errors in a hash function
+        print("caught", file=sys.stderr)
+    return load(*arguments)
+
+loader.load_thresholds = signal_and_load
+entry_point()
+"""
+
+
+@pytest.mark.parametrize("number", END_SIGNALS)
+@pytest.mark.parametrize("options", [("run",), ("matrix", "--vary", "env.A=1,2", "--yes", "--runs", "1")])
+def test_an_interrupt_that_other_code_catches_ends_the_run(
+    tmp_path: Path, number: signal.Signals, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "agent.py").write_text("def answer(text):\n    open('ran', 'w')\n    return text\n")
+    (tmp_path / "demo.evalset.json").write_text(eval_set("Hi"))
+    (tmp_path / "evalgate.yaml").write_text("criteria: {response_match_score: 0.8}\n")
+    reports = tmp_path / "evalgate-report"
+    reports.mkdir()
+    (reports / "results.json").write_text("of an earlier run")
+    name, *rest = options
+    agent = ("demo.evalset.json", "--agent", "python:agent.py:answer")
+    ended = subprocess.run(
+        [sys.executable, "-c", LOSING, number.name, name, *agent, *rest],
+        cwd=tmp_path, capture_output=True, text=True, env=_CLEAN, check=False, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (130, ""), ended.stderr
+    assert ended.stderr.startswith("caught\n")
+    assert ended.stderr.endswith("\nInterrupted.\n")
+    assert "Traceback" not in ended.stderr
+    assert (reports / "results.json").read_text() == "of an earlier run"
+    assert not (reports / "journal.jsonl").exists()
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("number", END_SIGNALS)
 def test_a_signal_cancels_the_task(number: signal.Signals) -> None:
     async def wait() -> None:

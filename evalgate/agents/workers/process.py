@@ -84,6 +84,7 @@ DETAIL_CHARACTERS = 8 * 1024
 """Number of characters at the end of stderr, or of a container's log, that a failure shows."""
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _ORPHANED_PIPES_S = 1.0
+_THREAD_ADVICE = "raise `ulimit -u` or `ulimit -v`, or the limits of the job, or start fewer workers"
 # The lines of one iteration of the event loop are a burst. It is written in parts, each twice as long as the
 # part before, up to `_MAX_BURST_LINES`: the worker works on a part while the rest is written, and does not
 # wake up for every line. One case is three lines.
@@ -153,7 +154,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         """Start the process; call this only once.
 
         Raises:
-            OSError, ValueError: the process cannot be started.
+            OSError, ValueError: the process cannot be started, or no thread that waits for its end.
         """
         start_watchdog()
         isolate_process()
@@ -173,10 +174,14 @@ class AgentProcess(asyncio.SubprocessProtocol):
                 # Otherwise the process keeps the groups of the gate, which may be those of root.
                 extra_groups=None if launch.uid is None else (),
             )
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError) as error:
             self._running.discard(self)
             self.ended.set_result(None)
-            raise
+            if not isinstance(error, RuntimeError):
+                raise
+            # Before Python 3.12, asyncio starts a thread for each process, after the process.
+            kill_orphans(self._mark)
+            raise OSError(f"{error}: {_THREAD_ADVICE}") from error
         if launch.memory is not None:
             self._watch_memory(launch.memory)
 
@@ -265,7 +270,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.SubprocessTransport):
+        if self.ended.done():  # there was no thread for the process
+            transport.close()
+        elif isinstance(transport, asyncio.SubprocessTransport):
             self._transport = transport
             stdin = transport.get_pipe_transport(0)
             self._stdin = stdin if isinstance(stdin, asyncio.WriteTransport) else None

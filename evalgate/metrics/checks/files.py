@@ -7,6 +7,7 @@ from pathlib import Path
 from evalgate.config.schema.checks import FileRule
 from evalgate.metrics.checks.texts import TextCondition
 from evalgate.metrics.checks.transcript import NoEvidenceError, Transcript
+from evalgate.system.globs import find_matches
 from evalgate.system.inner_files import read_inner_file
 
 _LARGEST = 10 * 1024 * 1024
@@ -84,8 +85,7 @@ class FilesCondition:
         if is_filled_in and ".." in Path(pattern).parts:
             return []
         # Not `Path.glob`, which raises for some patterns: the id of a case in the pattern may be any text.
-        names = glob.glob(pattern, root_dir=self._folder, recursive=True)  # noqa: PTH207
-        paths = (self._folder / each for each in names)
+        paths = (self._folder / each for each in find_matches(pattern, self._folder, within=root))
         return sorted(each for each in paths if each.is_file() and each.resolve().is_relative_to(root))
 
     def _format(self, path: Path) -> str:

@@ -171,8 +171,8 @@ class Journal:
             self._write_bytes(b"%b%d,%b]\n" % (_USAGE_PREFIX, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the file; delete it first if the run is complete (`is_over`) and no write has failed."""
-        if is_over and not self.fault:
+        """Close the file; delete it first if the run is complete and its record is written (`is_over`)."""
+        if is_over:
             with suppress(OSError):
                 self._path.unlink()
         try:
@@ -344,9 +344,10 @@ def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
     if not line:
         return RunUsage()
     found = _USAGE_LINE.fullmatch(line)
-    if found is None or crc32(found[2]) != int(found[1]):
-        raise InvalidInputError([_build_damage_problem(shown_as, number)])
-    return load_usage(found[2])
+    if found is not None and crc32(found[2]) == int(found[1]):
+        with suppress(ValueError):
+            return load_usage(found[2])
+    raise InvalidInputError([_build_damage_problem(shown_as, number)])
 
 
 def _enumerate_rows(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -379,6 +380,6 @@ def _parse_row(line: bytes) -> _Row | None:
 def _parse_object(line: bytes) -> Mapping[str, object]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

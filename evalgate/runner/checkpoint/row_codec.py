@@ -103,15 +103,20 @@ def dump_usage(used: RunUsage) -> bytes:
 def load_usage(data: bytes) -> RunUsage:
     """Return the usage that `dump_usage` encoded; null counts as 0, or as an unknown cost.
 
-    The form of the data is not checked: the caller has to verify the checksum.
+    Only the number and nesting of the values are checked: the caller has to verify the checksum.
+
+    Raises:
+        ValueError: the data are no encoded usage.
     """
-    (*judged, spared), spent = json.loads(data)
-    given, made, cost, *more = spared
-    counts, spared = _replace_nulls(judged), [*_replace_nulls([given, made]), cost, *_replace_nulls(more)]
-    calls, tokens, usd, unpriced, unmetered = _replace_nulls(spent)
-    return RunUsage(
-        _parse_judge_totals([*counts, spared]), MeteredUsage(calls, Tokens(*tokens), usd, unpriced, unmetered)
-    )
+    try:
+        (*judged, spared), spent = from_json(data)
+        given, made, cost, *more = spared
+        counts, spared = _replace_nulls(judged), [*_replace_nulls([given, made]), cost, *_replace_nulls(more)]
+        calls, tokens, usd, unpriced, unmetered = _replace_nulls(spent)
+        metered = MeteredUsage(calls, Tokens(*tokens), usd, unpriced, unmetered)
+        return RunUsage(_parse_judge_totals([*counts, spared]), metered)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"is no usage: {error}") from error
 
 
 def _replace_nulls(value: _Row) -> _Row:

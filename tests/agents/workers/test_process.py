@@ -1,12 +1,17 @@
 """Writing to the stdin of a worker: when, and in which parts. Sizes of its memory."""
 
 import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.agents.workers.process import AgentProcess, parse_memory_size
+from evalgate.agents.workers.orphans import signal_orphans, start_watchdog
+from evalgate.agents.workers.process import AgentProcess, LaunchSpec, parse_memory_size
 from evalgate.agents.workers.protocol import WorkerProtocolError
 
 
@@ -89,3 +94,22 @@ def test_memory_size_is_read(text: str, size: int) -> None:
 def test_memory_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no memory size"):
         parse_memory_size(text)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="asyncio needs no thread for a process")
+async def test_a_process_without_a_thread_for_it_is_ended_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asyncio starts a process, and then a thread that waits for its end."""
+
+    def fail_to_start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    process = AgentProcess(Silent())
+    start_watchdog()
+    monkeypatch.setattr(threading.Thread, "start", fail_to_start)
+    with pytest.raises(OSError, match=r"^can't start new thread: raise `ulimit -u` or `ulimit -v`, or "):
+        await process.start(LaunchSpec(("sleep", "60"), tmp_path, dict(os.environ)))
+    assert process.ended.done()
+    await asyncio.sleep(0.1)
+    assert not signal_orphans(process._mark, 0)

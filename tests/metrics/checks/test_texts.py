@@ -190,6 +190,23 @@ def test_a_file_of_an_earlier_run_or_outside_does_not_count(tmp_path: Path) -> N
     assert fault({"files": {"old.md": {"exists": False}}}, Reply(""), folder=work) == ""
 
 
+def test_links_of_an_agent_do_not_hold_up_the_search_for_its_files(tmp_path: Path) -> None:
+    """Two links to their own folder give each file 2^40 paths, and a link to the root shows the whole system."""
+    work = tmp_path / "work"
+    (work / "out/deep").mkdir(parents=True)
+    for name, target in (("a", "."), ("b", "."), ("root", "/"), ("deep/up", "..")):
+        (work / "out" / name).symlink_to(target)
+    write_later(work / "out/deep/x.txt", b"word")
+    (tmp_path / "outside").mkdir()
+    write_later(tmp_path / "outside/x.txt", b"other")
+    (work / "out/outside").symlink_to(tmp_path / "outside")
+    rule = {"out/**/x.txt": {"contains": "word"}}
+    assert fault({"files": rule}, Reply(""), folder=work) == ""
+    assert fault({"files": {"out/**": {"exists": False}}}, Reply(""), folder=work) == (
+        "file `out/deep/x.txt`: expected no such file"
+    )
+
+
 def test_files_of_a_recorded_run_are_not_judged(tmp_path: Path) -> None:
     """A recording writes none, so that nothing can be said about them, and a fault of another condition can."""
     for rule in ({"contains": "x"}, {"exists": False}):

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,7 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path, plan: PlanId, wh
     [
         ("{}", "journal:1:1: is no journal of evalgate"),
         ("{}\n", "journal:1:1: is no journal of evalgate"),
+        ("[" * 100_000 + "\n", "journal:1:1: is no journal of evalgate"),
         ('{"kind": "evalgate-journal", "version": 2, "plan": {}}\n', "another version"),
         ('{"kind": "evalgate-journal", "version": 1, "plan": {}}\n', ":1:1: is damaged: leave --resume out"),
         (
@@ -204,9 +206,11 @@ def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
     Journal.create(tmp_path, PLAN).close(is_over=True)
 
 
+@pytest.mark.parametrize("is_over", [True, False])
 def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
+    """A run whose record is written needs no journal, and nobody is told to resume it."""
     journal = Journal.create(tmp_path, PLAN)
 
     def write_nothing(descriptor: int, data: bytes) -> int:
@@ -215,8 +219,8 @@ def test_a_disk_that_is_full_ends_the_journal_and_not_the_run(
     monkeypatch.setattr(os, "write", write_nothing)
     journal.append_runs([(0, dump_run(a_run_result()))])
     assert "space" in journal.fault
-    journal.close(is_over=True)
-    assert (tmp_path / FILE_NAME).is_file()
+    journal.close(is_over=is_over)
+    assert (tmp_path / FILE_NAME).is_file() is not is_over
 
 
 COUNTS = st.integers(0, 10**9)
@@ -268,6 +272,15 @@ def test_damage_to_what_was_used_is_told(tmp_path: Path) -> None:
     journal.close(is_over=False)
     path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"17", b"18"))
+    with pytest.raises(InvalidInputError, match=r"journal:2:1: is damaged: leave --resume out"):
+        Journal.resume(tmp_path, PLAN, "journal")
+
+
+@pytest.mark.parametrize("row", [b"{}", b"[]", b'"x"', b"1", b"[1,2]", b"[" * 100_000, b"\xff"])
+def test_usage_of_another_shape_is_damage(tmp_path: Path, row: bytes) -> None:
+    Journal.create(tmp_path, PLAN).close(is_over=False)
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes() + b'["used",%d,%b]\n' % (crc32(row), row))
     with pytest.raises(InvalidInputError, match=r"journal:2:1: is damaged: leave --resume out"):
         Journal.resume(tmp_path, PLAN, "journal")
 

@@ -113,6 +113,7 @@ def test_resume_stands_before_the_end_of_options() -> None:
     assert (
         build_resume_command(["run", "--html", "--", "-a.json"]) == "evalgate run --html --resume -- -a.json"
     )
+    assert build_resume_command(["run", "--html", "--"]) == "evalgate run --html --resume"
 
 
 def test_an_interrupted_run_says_what_was_cut_off_and_how_to_go_on(project: Path) -> None:
