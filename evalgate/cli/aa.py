@@ -40,6 +40,7 @@ from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.metric_summaries import compute_totals
 from evalgate.runner.baseline_targets import find_baseline
+from evalgate.runner.current_thresholds import describe_left_out_cases, load_current_cases
 from evalgate.runner.regating import (
     EMPTY_RECORD,
     GateRules,
@@ -88,6 +89,8 @@ class AaResult:
     """Number of runs of a case that the gate makes, in words, such as `up to 5 runs`."""
     unmeasured: str = ""
     """Reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
+    remark: str = ""
+    """Sentence about stored cases that do not count, such as quarantined cases; "" if all count."""
 
     @property
     def false_alarms(self) -> float:
@@ -113,8 +116,9 @@ def run_aa_test(
 ) -> AaResult:
     """Run the gate on random samples of stored runs. Seeds are fixed: equal stored runs give equal results.
 
-    `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. `repeats` is the
-    number of trials. Cases with fewer than `FEWEST_RUNS` scored runs are left out and counted.
+    `cases`, which must all be able to close the gate, have the runs and policies. `stored` has the raw scores
+    of the same runs. `repeats` is the number of trials. Cases with fewer than `FEWEST_RUNS` scored runs are
+    left out and counted.
 
     Raises:
         InvalidInputError: no case has enough stored runs with a score.
@@ -133,8 +137,7 @@ def run_aa_test(
         if found.verdict.status in {"fail", "error"}:
             alarms[_classify_reason(found.verdict)] += 1
     counts = [_count_runs(pair) for pair in pairs]
-    drawn = [before for _, before in pairs]
-    unmeasured = _explain_unmeasured_drop(drawn, rules)
+    unmeasured = _explain_unmeasured_drop([before for _, before in pairs], rules)
     return AaResult(
         repeats,
         len(pairs),
@@ -142,7 +145,7 @@ def run_aa_test(
         dict(alarms.most_common()),
         inconclusive,
         made / repeats / len(pairs),
-        None if unmeasured else _estimate_smallest_drop(drawn, rules, repeats),
+        None if unmeasured else _estimate_smallest_drop(pairs, rules, repeats),
         len(found_pairs) - len(pairs),
         "" if rules.gate.deterministic else "max_runs" if rules.runs == "auto" else "runs",
         format_planned_runs(rules.runs, rules.gate.max_runs),
@@ -289,7 +292,6 @@ def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[st
     Budgets and metrics with a score outside of their range are left out.
     """
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
-    # Metrics with a score outside of the range are left out.
     outside = {
         name
         for runs in history.values()
@@ -303,9 +305,10 @@ def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[st
     }
 
 
-def _estimate_smallest_drop(stored: Sequence[BaselineCase], rules: GateRules, repeats: int) -> float | None:
+def _estimate_smallest_drop(pairs: Sequence[_Pair], rules: GateRules, repeats: int) -> float | None:
     statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
-    shares = _collect_shares(stored, rules)
+    shares = _collect_shares([before for _, before in pairs], rules)
+    weights = {f"{case.eval_set_id}/{case.eval_id}": case.weight for case, _ in pairs}
     metrics = dict.fromkeys(name for runs in shares.values() for run in runs for name in run)
     allowed = {
         name: find_excessive_drop(criterion, criterion.range, statistics.max_drop)
@@ -314,7 +317,9 @@ def _estimate_smallest_drop(stored: Sequence[BaselineCase], rules: GateRules, re
     limits = {
         name: MetricRule(allowed.get(name, statistics.max_drop), statistics.require) for name in metrics
     }
-    return measure_gate_sensitivity(shares, limits, statistics.parameters, repeats=repeats).smallest_drop
+    return measure_gate_sensitivity(
+        shares, limits, statistics.parameters, weights=weights, repeats=repeats
+    ).smallest_drop
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
@@ -326,7 +331,6 @@ def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
     normalized: list[StoredRun] = []
     for run in case.runs:
         if run.outcome in AGENT_FAULT_OUTCOMES:
-            # If the agent crashed or timed out, every score is 0.
             scores = (name for name in run.scores if not get_score_range(name).lower_is_better)
             normalized.append(dict.fromkeys(scores, 0.0))
             continue
@@ -378,6 +382,8 @@ def _format_lines(found: AaResult) -> Iterator[str]:
     )
     if found.left_out:
         yield f"  {pluralize(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} scored runs."
+    if found.remark:
+        yield f"  {to_log_line(found.remark, 500)}"
 
 
 def measure_false_alarms(
@@ -389,8 +395,11 @@ def measure_false_alarms(
     `stored` names a `results.json` or a baseline; None means `gate.baseline`, or the default baseline if
     `gate.baseline` is not set.
 
+    For a baseline, the policies of cases are those of the thresholds file, and cases that are in no eval set
+    of today do not count. A `results.json` has the policies of its own run.
+
     Raises:
-        InvalidInputError: no stored runs are found, or a file is invalid.
+        InvalidInputError: no stored runs are found, no case can close the gate, or a file is invalid.
         NoVerdictError: the agent could not be run.
     """
     workspace = resolve_workspace(folder)
@@ -399,19 +408,34 @@ def measure_false_alarms(
     gate = thresholds.config.gate.model_copy(update={"baseline": "the stored runs"})
     gate_rules = GateRules(gate, thresholds.config.runs if thresholds.config.runs_given else "auto", criteria)
     if rounds is not None:
-        record = _run_rounds(rounds, thresholds_file, folder)
-        return run_aa_test(record.cases, build_baseline(record), gate_rules, repeats=repeats)
+        return _test_record(_run_rounds(rounds, thresholds_file, folder), gate_rules, repeats)
     path = stored or thresholds.config.gate.baseline or find_baseline(workspace)
     if not path:
         raise InvalidInputError(
             "nothing to draw from: name a results.json or a baseline, set `gate.baseline`, or add --rounds N"
         )
     if (found := load_stored_result(workspace, path)) is not None:
-        return run_aa_test(found.cases, build_baseline(found), gate_rules, repeats=repeats)
+        return _test_record(found, gate_rules, repeats)
     baseline = load_stored_baseline(workspace, path)
-    return run_aa_test(
-        build_stored_record(baseline, criteria, EMPTY_RECORD).cases, baseline, gate_rules, repeats=repeats
-    )
+    current = load_current_cases(thresholds.config, workspace.folder, thresholds_file)
+    counted, remark = current.select_gating_cases(baseline), current.describe_counted_cases(baseline)
+    if baseline.cases and not counted.cases:
+        raise InvalidInputError(f"{path}: {remark}")
+    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.gating).cases
+    return replace(run_aa_test(cases, counted, gate_rules, repeats=repeats), remark=remark)
+
+
+def _test_record(record: Record, rules: GateRules, repeats: int) -> AaResult:
+    """Run the gate on samples of the record's runs, without the cases that cannot close the gate.
+
+    Raises:
+        InvalidInputError: no case can close the gate, or none has enough runs with a score.
+    """
+    cases = [case for case in record.cases if case.gates]
+    remark = describe_left_out_cases(len(record.cases), len(record.cases) - len(cases), 0)
+    if record.cases and not cases:
+        raise InvalidInputError(remark)
+    return replace(run_aa_test(cases, build_baseline(record), rules, repeats=repeats), remark=remark)
 
 
 def _run_rounds(rounds: int, thresholds_file: str | None, folder: Path) -> Record:

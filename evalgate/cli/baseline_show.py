@@ -17,7 +17,7 @@ from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_figure, format_score, join_first, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.means import compute_mean
+from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
@@ -26,7 +26,7 @@ from evalgate.gating.comparison import find_excessive_drop
 from evalgate.gating.score_tables import list_baseline_scores
 from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.runner.baseline_targets import BaselineTarget
-from evalgate.runner.current_thresholds import load_current_thresholds
+from evalgate.runner.current_thresholds import CurrentCases, load_current_cases, load_current_thresholds
 from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
 from evalgate.statistics.power_simulation import (
@@ -101,9 +101,11 @@ def summarize_baseline(
     statistics = build_statistical_policy(gate, runs, destination.criteria)
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
+    current = load_current_cases(destination.config, destination.workspace.folder, thresholds_file)
     criteria = {each.metric: each for each in destination.criteria}
     reported = {name for name, each in criteria.items() if not each.gates}
-    drops = _estimate_drops(baseline, destination, statistics, reported)
+    counted = current.describe_counted_cases(baseline)
+    drops = _estimate_drops(baseline, destination, statistics, reported, current)
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
         destination.target,
@@ -114,10 +116,10 @@ def summarize_baseline(
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
         dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
-        tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark))),
+        tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark, counted))),
         {
             name: found
-            for name, found in _estimate_increases(baseline, destination, statistics)
+            for name, found in _estimate_increases(baseline, destination, statistics, current)
             if name not in reported
         },
         tuple(sorted(reported & stored)),
@@ -126,19 +128,23 @@ def summarize_baseline(
 
 
 def _estimate_drops(
-    baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy, reported: Container[str]
+    baseline: Baseline,
+    destination: BaselineTarget,
+    statistics: StatisticalPolicy,
+    reported: Container[str],
+    current: CurrentCases,
 ) -> dict[str, DetectableDrop]:
     """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    The metrics `reported`, which do not gate, are left out.
+    The metrics `reported`, which do not gate, are left out. So are cases that do not gate by `current`.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
-    stored = build_score_history(baseline, config).items()
+    stored = build_score_history(current.select_gating_cases(baseline), config).items()
     history = {name: cases for name, cases in stored if name not in reported}
     ranges = {name: config.get_score_range(name) for name in history}
     allowed = {name: get_excessive_drop(criteria.get(name), own, config.gate) for name, own in ranges.items()}
-    found = estimate_detectable_drops(history, statistics.parameters, allowed)
+    found = estimate_detectable_drops(history, statistics.parameters, allowed, current.weights)
     return {
         name: replace(
             each,
@@ -150,11 +156,15 @@ def _estimate_drops(
 
 
 def _estimate_increases(
-    baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy
+    baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy, current: CurrentCases
 ) -> Iterator[tuple[str, DetectableIncrease]]:
-    """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline."""
+    """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline.
+
+    Cases that do not gate by `current` are left out.
+    """
     criteria = {each.metric: each for each in destination.criteria}
-    cases = build_stored_record(baseline, criteria, EMPTY_RECORD).cases
+    counted = current.select_gating_cases(baseline)
+    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.gating).cases
     for figures in collect_budget_figures(cases, baseline, statistics).values():
         stored = {
             case: [each for each in row.baseline or () if each is not None][
@@ -162,15 +172,18 @@ def _estimate_increases(
             ]
             for case, row in figures.rows.items()
         }
-        means = [compute_mean(found) for found in stored.values() if found]
+        means = {case: compute_mean(found) for case, found in stored.items() if found}
         if not means:
             continue
+        weights = {case: row.weight for case, row in figures.rows.items()}
+        average = compute_weighted_mean([*means.values()], [weights[case] for case in means])
         most, ratio = figures.limits.max_increase, None
         shares = {case: row.baseline or () for case, row in figures.shares.cases.items()}
         if most is not None and any(each is not None for scores in shares.values() for each in scores):
-            smallest = estimate_stored_growth(shares, statistics.parameters, figures.shares.to_drop(most))
+            allowed = figures.shares.to_drop(most)
+            smallest = estimate_stored_growth(shares, statistics.parameters, allowed, weights)
             ratio = figures.shares.to_ratio(smallest)
-        yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
+        yield figures.metric, DetectableIncrease(len(means), average, ratio)
 
 
 def _find_breaks(

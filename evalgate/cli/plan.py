@@ -71,7 +71,8 @@ def plan(
     Runs nothing. Computes the figures from the stored runs of the baseline, or if there is none from
     assumptions that it prints.
     """
-    from evalgate.cli.power_report import PlanRequest, build_power_plan, format_power_plan
+    from evalgate.cli.power_plan_text import format_power_plan
+    from evalgate.cli.power_report import PlanRequest, build_power_plan
     from evalgate.redaction.live_redactor import LiveRedactor
 
     request = PlanRequest(drop, power, cases, runs, baseline, thresholds)

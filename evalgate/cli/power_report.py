@@ -7,21 +7,15 @@ from pathlib import Path
 
 from evalgate.cli.baseline_show import build_score_history, get_excessive_drop
 from evalgate.config import option_defaults
-from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import format_limit, format_money, format_score, pluralize
+from evalgate.core.formatting import format_limit, format_score, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline
-from evalgate.datasets.loading import load_eval_sets
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.runner.baseline_targets import BaselineTarget, resolve_target
-from evalgate.runner.cost_estimate import (
-    estimate_cost,
-    format_time,
-    format_tokens,
-)
+from evalgate.runner.cost_estimate import estimate_cost
+from evalgate.runner.current_thresholds import CurrentCases, load_current_cases
 from evalgate.runner.run_strategy import MEASURED_RUNS
 from evalgate.statistics.power_planning import (
     MOST_CASES,
@@ -135,79 +129,108 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
     """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
+    current = load_current_cases(target.config, target.workspace.folder, request.thresholds)
     fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
     designs = {str(runs): RunDesign(runs) for runs in fixed}
     designs[_AUTO] = RunDesign(target.config.gate.max_runs, is_auto=True)
-    least_runs = {
-        label: find_least_runs(target.criteria) if design.is_auto else design.runs
-        for label, design in designs.items()
-    }
-    if baseline is None:
-        noise = {"(any metric)": _assume_noise(request, target)}
-        size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
-    else:
-        noise, size = _measure_noise(baseline, target), request.cases or len(baseline.cases)
-        assumptions = tuple(_describe_history_assumptions(noise, len(baseline.cases), request))
-    metrics = tuple(_plan_metrics(noise, request, target, designs, size))
-    counts = [len(case.runs) for case in baseline.cases] if baseline else []
-    fewest = min(case.stored for cases in noise.values() for case in cases)
+    basis = (
+        _measure_basis(baseline, request, target, current)
+        if baseline
+        else _assume_basis(request, target, current)
+    )
+    metrics = tuple(_plan_metrics(basis.noise, request, target, designs, basis.size))
+    fewest = min(case.stored for cases in basis.noise.values() for case in cases)
     concurrency = (
         target.config.agent.concurrency if target.config.agent else None
     ) or option_defaults.CONCURRENCY
     return PowerPlan(
         target.target if baseline else "",
-        size,
-        (min(counts), max(counts)) if counts else None,
+        basis.size,
+        basis.stored_runs,
         request.power,
         metrics,
-        tuple(
-            _plan_cost(label, least_runs[label], design.runs, size, baseline, concurrency)
-            for label, design in designs.items()
-        ),
+        tuple(_plan_costs(designs, target, basis, concurrency)),
         concurrency,
-        tuple(_iter_advice(metrics, request, size, fewest)),
-        (*assumptions, *_describe_exact_comparison(target)),
+        tuple(_iter_advice(metrics, request, basis.size, fewest)),
+        (*basis.assumptions, *_describe_exact_comparison(target)),
     )
 
 
-def _assume_noise(request: PlanRequest, target: BaselineTarget) -> tuple[CaseNoise, ...]:
-    cases = request.cases or _count_cases(target)
-    if not cases:
-        raise InvalidInputError(
-            f"{target.target}: there is no baseline to plan from, and no eval set. Say how many cases there "
-            "would be with --cases N."
-        )
-    average = _ASSUMED_AVERAGE
-    return (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
+@frozen
+class _PlanBasis:
+    """Suite that the figures of a plan are computed for."""
+
+    noise: Mapping[str, Sequence[CaseNoise]]
+    """Noise of each case that can close the gate, by metric."""
+    size: int
+    """Number of cases that can close the gate, or that of `--cases`."""
+    run_size: int
+    """Number of cases that a run makes: in addition to `size`, for example quarantined cases."""
+    stored: Baseline | None
+    """Stored runs from which the cost is estimated; None without a baseline."""
+    stored_runs: tuple[int, int] | None
+    assumptions: tuple[str, ...]
 
 
-def _count_cases(target: BaselineTarget) -> int:
-    config, folder = target.config, target.workspace.folder
-    if not config.eval_sets:
-        return 0
-    loaded = load_eval_sets(
-        config.eval_sets, plugin_registry.get_formats(), folder=folder, format_name=config.format
-    )
-    return sum(len(each.cases) for each in loaded)
-
-
-def _measure_noise(baseline: Baseline, target: BaselineTarget) -> dict[str, tuple[CaseNoise, ...]]:
-    """Return mean and variance of the scores of each case, by metric. Leave out metrics that do not gate.
+def _assume_basis(request: PlanRequest, target: BaselineTarget, current: CurrentCases) -> _PlanBasis:
+    """Return a suite with assumed noise.
 
     Raises:
-        InvalidInputError: the baseline has no score.
+        InvalidInputError: the number of cases is not known.
+    """
+    cases = request.cases or len(current.gating or ())
+    if not cases:
+        why = f" ({current.problem.rstrip('.')})" if current.problem else ""
+        raise InvalidInputError(
+            f"{target.target}: there is no baseline to plan from, and no eval set{why}. Say how many cases "
+            "there would be with --cases N."
+        )
+    average = _ASSUMED_AVERAGE
+    noise = (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
+    run_size = request.cases or cases + len(current.silent)
+    return _PlanBasis({"(any metric)": noise}, cases, run_size, None, None, tuple(_describe_assumptions()))
+
+
+def _measure_basis(
+    baseline: Baseline, request: PlanRequest, target: BaselineTarget, current: CurrentCases
+) -> _PlanBasis:
+    """Return the suite of the baseline's cases that count today.
+
+    Raises:
+        InvalidInputError: the baseline has no score of a case that can close the gate.
+    """
+    gating, stored = current.select_gating_cases(baseline), current.select_run_cases(baseline)
+    remark = current.describe_counted_cases(baseline)
+    noise = _measure_noise(gating, target, current.weights)
+    if not noise:
+        message = f"{target.target}: the baseline holds no score to plan from"
+        raise InvalidInputError(f"{message}. {remark}" if remark else message)
+    counts = [len(case.runs) for case in gating.cases]
+    return _PlanBasis(
+        noise,
+        request.cases or len(counts),
+        request.cases or len(stored.cases),
+        stored,
+        (min(counts), max(counts)),
+        (*filter(None, [remark]), *_describe_history_assumptions(noise, len(counts), request)),
+    )
+
+
+def _measure_noise(
+    baseline: Baseline, target: BaselineTarget, weights: Mapping[str, float]
+) -> dict[str, tuple[CaseNoise, ...]]:
+    """Return mean and variance of the scores of each case, by metric.
+
+    Metrics that do not gate are left out, and metrics without a score.
     """
     silent = {each.metric for each in target.criteria if not each.gates}
     history = build_score_history(baseline, target.config)
     keep = target.config.gate.statistics.baseline_keep
-    found = {
+    return {
         metric: noise
         for metric, scores in history.items()
-        if metric not in silent and (noise := measure_case_noise(scores, keep))
+        if metric not in silent and (noise := measure_case_noise(scores, keep, weights))
     }
-    if not found:
-        raise InvalidInputError(f"{target.target}: the baseline holds no score to plan from")
-    return found
 
 
 def _plan_metrics(
@@ -251,6 +274,15 @@ def _plan_metrics(
 
 
 # --- cost ---------------------------------------------------------------------------------------------------
+
+
+def _plan_costs(
+    designs: Mapping[str, RunDesign], target: BaselineTarget, basis: _PlanBasis, concurrency: int
+) -> Iterator[DesignCost]:
+    """Yield the cost of each design, with `concurrency` runs at once."""
+    for label, design in designs.items():
+        least = find_least_runs(target.criteria) if design.is_auto else design.runs
+        yield _plan_cost(label, least, design.runs, basis.run_size, basis.stored, concurrency)
 
 
 def _plan_cost(
@@ -372,76 +404,3 @@ def _find_needed_cases(metrics: Sequence[MetricPower], label: str) -> int | None
     found = [design.cases for each in metrics for design in each.designs if design.runs == label]
     known = [cases for cases in found if cases is not None]
     return max(known) if len(known) == len(found) else None
-
-
-# --- text ---------------------------------------------------------------------------------------------------
-
-
-def format_power_plan(plan: PowerPlan) -> str:
-    """Format the plan as text for the terminal, ending in a newline."""
-    return "".join(f"{line}\n" for line in _iter_lines(plan))
-
-
-def _iter_lines(plan: PowerPlan) -> Iterator[str]:
-    if plan.stored_runs is not None:
-        low, high = plan.stored_runs
-        runs = f"{low} to {pluralize(high, 'stored run')}" if low != high else pluralize(low, "stored run")
-        yield f"Planned for {pluralize(plan.cases, 'case')} from {to_log_line(plan.source)}, {runs} of a case"
-    else:
-        yield f"Planned for {pluralize(plan.cases, 'case')} without a baseline"
-    for each in plan.metrics:
-        yield ""
-        yield (
-            f"{to_log_line(each.metric, 80)}: {format_score(each.average)} on average, `max_regression` "
-            f"{format_limit(each.max_regression)}"
-        )
-        rows = [
-            (
-                design.runs,
-                "–" if design.smallest_drop is None else _format_small_drop(design.smallest_drop),
-                "–" if design.cases is None else f"{design.cases:,}",
-            )
-            for design in each.designs
-        ]
-        wanted = f"cases to catch {format_limit(each.drop)}"
-        yield from _format_table(("runs", f"smallest drop caught {plan.power:.0%}", wanted), rows)
-    yield ""
-    yield f"Cost of a gate run, {plan.concurrency} conversations at a time"
-    header = ("runs", "runs of the agent", "tokens", "money", "time")
-    yield from _format_table(header, [_build_cost_row(each) for each in plan.costs])
-    yield ""
-    for sentence in (*plan.advice, *plan.assumptions):
-        yield f"- {to_log_line(sentence, 500)}"
-
-
-def _format_small_drop(drop: float) -> str:
-    """Format a drop with three decimals, or with more decimals for a metric with a narrow range."""
-    return max(f"{drop:.3f}", format_limit(drop), key=len)
-
-
-def _build_cost_row(cost: DesignCost) -> tuple[str, ...]:
-    low, high = cost.agent_runs
-    time = None if cost.minutes is None else [format_time(60 * each) for each in cost.minutes]
-    return (
-        cost.runs,
-        _join_bounds([f"{low:,}", f"{high:,}"]),
-        _join_bounds(None if cost.tokens is None else list(map(format_tokens, cost.tokens))),
-        _join_bounds(None if cost.usd is None else list(map(format_money, cost.usd))),
-        _join_bounds(time),
-    )
-
-
-def _join_bounds(bounds: Sequence[str] | None) -> str:
-    if bounds is None:
-        return "unknown"
-    return bounds[0] if bounds[0] == bounds[1] else " to ".join(bounds)
-
-
-def _format_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        first, *others = (
-            text.ljust(width) if at == 0 else text.rjust(width)
-            for at, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(("", first, *others)).rstrip()

@@ -1,11 +1,114 @@
-"""Find the thresholds that apply now to the cases of a baseline."""
+"""Find the thresholds and policies that apply now to the cases of a baseline."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
+from evalgate.core.types import Baseline, CaseKey, CasePolicy
+from evalgate.metrics.scoring import DEFAULT_CASE_POLICY
 from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.validation import load_suites
+
+
+@frozen
+class CurrentCases:
+    """Cases of today's eval sets, by which the cases of a baseline count in estimates of the gate."""
+
+    gating: Mapping[CaseKey, CasePolicy] | None = None
+    """Policies of the cases that can close the gate; None: the eval sets are unknown, so all cases count."""
+    silent: frozenset[CaseKey] = frozenset()
+    """Cases that cannot close the gate: quarantined cases, and imported cases that nobody has reviewed."""
+    problem: str = ""
+    """Reason, as part of a sentence, why policies that the thresholds file has are not known; else ""."""
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Return the weight of each case that can close the gate, by `eval_set_id/eval_id`."""
+        known = self.gating or {}
+        return {f"{key[0]}/{key[1]}": case_policy.weight for key, case_policy in known.items()}
+
+    def select_gating_cases(self, baseline: Baseline) -> Baseline:
+        """Return the baseline without cases that cannot close the gate or are in no eval set of today."""
+        known = self.gating
+        if known is None:
+            return baseline
+        return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in known))
+
+    def select_run_cases(self, baseline: Baseline) -> Baseline:
+        """Return the baseline without cases that are in no eval set of today, which no run makes any more."""
+        known = self.gating
+        if known is None:
+            return baseline
+        kept = (case for case in baseline.cases if case.key in known or case.key in self.silent)
+        return replace(baseline, cases=tuple(kept))
+
+    def describe_counted_cases(self, baseline: Baseline) -> str:
+        """Return a sentence about the cases that `select_gating_cases` leaves out; "" if there is none.
+
+        If the policies of the thresholds file are not known, the sentence says so.
+        """
+        stored = len(baseline.cases)
+        if self.problem:
+            counted = pluralize(stored, "stored case")
+            return f"Weights (`cases`) and `gate.quarantine` do not count in {counted}: {self.problem}"
+        silent = sum(case.key in self.silent for case in baseline.cases)
+        gone = stored - silent - len(self.select_gating_cases(baseline).cases)
+        return describe_left_out_cases(stored, silent, gone)
+
+
+def describe_left_out_cases(stored: int, silent: int, gone: int) -> str:
+    """Return a sentence that says how many of the `stored` cases count; "" if all of them do.
+
+    `silent` of the cases cannot close the gate, and `gone` are in no eval set of today.
+    """
+    reasons = []
+    if silent:
+        reasons.append(f"{silent:,} cannot close the gate (quarantined, or imported and not reviewed yet)")
+    if gone:
+        reasons.append(f"{gone:,} {'is' if gone == 1 else 'are'} no longer in the eval sets")
+    if not reasons:
+        return ""
+    counted = stored - silent - gone
+    verb = "counts" if 1 in {counted, stored} else "count"
+    return f"{counted:,} of {pluralize(stored, 'stored case')} {verb}: {' and '.join(reasons)}."
+
+
+def load_current_cases(config: Config, folder: Path, thresholds_file: str | None) -> CurrentCases:
+    """Return the cases of today's eval sets, with the policies of the thresholds file.
+
+    The eval sets are those that the thresholds file lists. If it lists none, or if they or the quarantine
+    file cannot be read, the cases are not known.
+
+    Args:
+        config: contents of the thresholds file.
+        folder: working folder of the project.
+        thresholds_file: path of the thresholds file as the user named it; None if the user named no file.
+    """
+    if not config.eval_sets:
+        has_policies = bool(config.cases) or config.gate.quarantine is not None
+        return CurrentCases(problem="the thresholds file lists no `eval_sets`." if has_policies else "")
+    try:
+        suites = load_suites(
+            Overrides(), thresholds_file=thresholds_file, folder=folder, marks_quarantined=True
+        )
+    except InvalidInputError as error:
+        return CurrentCases(problem=_describe_problems(error))
+    gating, silent = dict[CaseKey, CasePolicy](), set[CaseKey]()
+    for suite in suites:
+        for case in suite.eval_set.cases:
+            key = suite.eval_set.eval_set_id, case.eval_id
+            case_policy = suite.case_policies.get(key, DEFAULT_CASE_POLICY)
+            if case_policy.quarantine is None and case.status != "observed":
+                gating[key] = case_policy
+            else:
+                silent.add(key)
+    return CurrentCases(gating, frozenset(silent))
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:
@@ -22,11 +125,7 @@ def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None)
     try:
         suites = load_suites(Overrides(), thresholds_file=thresholds_file, folder=target.workspace.folder)
     except InvalidInputError as error:
-        first, *others = error.problems
-        more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
-        remark = (
-            f"The thresholds of single cases (`cases`) do not count here: {first}{more}".rstrip(".") + "."
-        )
+        remark = f"The thresholds of single cases (`cases`) do not count here: {_describe_problems(error)}"
         return BaselineThresholds(common, remark=remark)
     own = {
         key: {
@@ -39,3 +138,10 @@ def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None)
         if case_policy.thresholds
     }
     return BaselineThresholds(common, own)
+
+
+def _describe_problems(error: InvalidInputError) -> str:
+    """Return the first problem and the number of the others, as the end of a sentence."""
+    first, *others = error.problems
+    more = f" (and {pluralize(len(others), 'more problem')})" if others else ""
+    return f"{first}{more}".rstrip(".") + "."

@@ -18,6 +18,8 @@ from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     AgentInfo,
     Baseline,
+    BaselineCase,
+    CaseKey,
     CaseMetric,
     CasePolicy,
     CaseResult,
@@ -40,7 +42,7 @@ from evalgate.gating.significance import decide_metrics
 from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.metric_summaries import compute_totals
-from evalgate.metrics.scoring import BoundMetric, score_case
+from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric, score_case
 
 EMPTY_RECORD = Record(
     "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()
@@ -286,54 +288,82 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
     return replace(metric, status=bound.decide_score_status(metric.score), gates=gates)
 
 
-def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
+def build_stored_record(
+    baseline: Baseline,
+    criteria: Mapping[str, Criterion],
+    like: Record,
+    case_policies: Mapping[CaseKey, CasePolicy] | None = None,
+) -> Record:
     """Return a copy of the record `like`, with cases built from the runs of a baseline.
 
     A baseline stores no thresholds. So a metric gets the threshold of its criterion in `criteria`, or the
-    threshold 0 if it has no criterion. `criteria` are by metric name.
+    threshold 0 if it has no criterion. `criteria` are by metric name. The policies of cases, with their
+    thresholds, are those of `case_policies`; a case that is missing there gets the default policy.
     """
-    cases = []
-    for stored in baseline.cases:
-        found = {
-            name: criteria.get(name, Criterion(name, 0.0, range=known))
-            for name in stored.metric_fingerprints
-            for known in [get_score_range(name)]
-        }
-        metrics = tuple(
-            CaseMetric(
-                name,
-                None,
-                criterion.threshold,
-                "not_evaluated",
-                fingerprint=stored.metric_fingerprints[name],
-                range=criterion.range,
-                min_mean=criterion.min_mean,
-                gates=criterion.gates,
-            )
-            for name, criterion in found.items()
-        )
-        runs = tuple(
-            RunResult(
-                number,
-                run.outcome,
-                run.duration_s,
-                (),
-                () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, found)),
-                run.usage,
-            )
-            for number, run in enumerate(stored.runs, 1)
-        )
-        cases.append(
-            CaseResult(stored.eval_set_id, stored.eval_id, stored.status, metrics, runs, stored.fingerprint)
-        )
+    known = case_policies or {}
+    cases = (
+        _build_stored_case(stored, criteria, known.get(stored.key, DEFAULT_CASE_POLICY))
+        for stored in baseline.cases
+    )
     return replace(like, cases=tuple(cases))
 
 
+def _build_stored_case(
+    stored: BaselineCase, criteria: Mapping[str, Criterion], case_policy: CasePolicy
+) -> CaseResult:
+    found = {
+        name: BoundMetric(
+            criteria.get(name, Criterion(name, 0.0, range=get_score_range(name))), _STORED_SCORES, fingerprint
+        ).apply_threshold(case_policy.thresholds.get(name))
+        for name, fingerprint in stored.metric_fingerprints.items()
+    }
+    runs = tuple(
+        RunResult(
+            number,
+            run.outcome,
+            run.duration_s,
+            (),
+            () if run.outcome != "answered" else tuple(_build_run_metrics(run.scores, found)),
+            run.usage,
+        )
+        for number, run in enumerate(stored.runs, 1)
+    )
+    return CaseResult(
+        stored.eval_set_id,
+        stored.eval_id,
+        stored.status,
+        tuple(map(_build_case_metric, found.values())),
+        runs,
+        stored.fingerprint,
+        tags=case_policy.tags,
+        weight=case_policy.weight,
+        protected=case_policy.protected,
+        quarantine=case_policy.quarantine,
+    )
+
+
+def _build_case_metric(bound: BoundMetric) -> CaseMetric:
+    """Return the metric of a case without a score."""
+    criterion = bound.criterion
+    return CaseMetric(
+        bound.name,
+        None,
+        criterion.threshold,
+        "not_evaluated",
+        scope=bound.scope,
+        fingerprint=bound.fingerprint,
+        range=criterion.range,
+        min_mean=criterion.min_mean,
+        gates=criterion.gates,
+    )
+
+
 def _build_run_metrics(
-    scores: Mapping[str, float | None], criteria: Mapping[str, Criterion]
+    scores: Mapping[str, float | None], metrics: Mapping[str, BoundMetric]
 ) -> Sequence[RunMetric]:
-    bound = {name: BoundMetric(criterion, _STORED_SCORES) for name, criterion in criteria.items()}
-    return [RunMetric(name, score, bound[name].decide_score_status(score)) for name, score in scores.items()]
+    return [
+        RunMetric(name, score, metrics[name].decide_score_status(score)) for name, score in scores.items()
+    ]
 
 
 # --- stored results and baselines ---------------------------------------------------------------------------

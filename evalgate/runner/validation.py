@@ -35,10 +35,13 @@ LINTS: Mapping[str, str] = {
 """Checks for likely mistakes in eval sets (`evalgate validate`): maps a name to the class's import path."""
 
 
-def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
+def load_suites(
+    overrides: Overrides, *, thresholds_file: str | None, folder: Path, marks_quarantined: bool = False
+) -> tuple[Suite, ...]:
     """Return the suites of a run: eval sets with mocks, sessions and case policies, but without metrics.
 
-    `thresholds_file` is None if the user named none; then the file in `folder` is read, if there is one.
+    `thresholds_file` is None if the user named none; then the file in `folder` is read, if there is one. If
+    `marks_quarantined` is True, the quarantine file is read too, and the policies say which cases it names.
 
     Raises:
         InvalidInputError: there is no eval set, a file has a problem, or `folder` is no usable folder.
@@ -49,9 +52,9 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     config = apply_overrides(thresholds.config, overrides)
     resolver = build_judge_resolver(overrides, thresholds, config, {}, workspace)
     unscored = GivenObjects(scores=False)
-    return build_suites(
-        PlanInput(overrides, thresholds, config, workspace, {}, resolver, rule_files, unscored)
-    )
+    plan_input = PlanInput(overrides, thresholds, config, workspace, {}, resolver, rule_files, unscored)
+    suites = build_suites(plan_input)
+    return mark_quarantined_cases(plan_input, suites)[0] if marks_quarantined else suites
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:

@@ -17,6 +17,7 @@ from evalgate.statistics.mean_difference import DETECTION_POWER, compute_pooled_
 from evalgate.statistics.metric_assessment import INTERIM_DIVISOR
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.score_pairs import (
+    EQUAL_WEIGHTS,
     Pair,
     Score,
     compute_score_mean,
@@ -54,25 +55,27 @@ class RunDesign:
     is_auto: bool = False
 
 
-def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tuple[CaseNoise, ...]:
+def measure_case_noise(
+    scores: Mapping[str, Sequence[Score]], keep: int, weights: Mapping[str, float] = EQUAL_WEIGHTS
+) -> tuple[CaseNoise, ...]:
     """Return the noise of each case, from the scores (0 to 1, the oldest first) of its newest `keep` runs.
 
     Cases without a score are left out. A single score does not show how much a case varies. A case with a
     single score therefore gets the average of all cases as its mean, and the largest variance that is
-    possible for this mean.
+    possible for this mean. `weights` maps case ids to weights; a case that is missing has the weight 1.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
     """
-    found = [normal for each in scores.values() if (normal := normalize_scores(each[-keep:]))]
+    found = {case: normal for case, each in scores.items() if (normal := normalize_scores(each[-keep:]))}
     if not found:
         return ()
-    average = sum(map(compute_score_mean, found)) / len(found)
+    average = sum(map(compute_score_mean, found.values())) / len(found)
     return tuple(
-        CaseNoise(compute_score_mean(each), compute_score_variance(each), len(each))
+        CaseNoise(compute_score_mean(each), compute_score_variance(each), len(each), weights.get(case, 1.0))
         if len(each) > 1
-        else CaseNoise(average, average * (1 - average), 1)
-        for each in found
+        else CaseNoise(average, average * (1 - average), 1, weights.get(case, 1.0))
+        for case, each in found.items()
     )
 
 

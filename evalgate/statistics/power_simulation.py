@@ -20,6 +20,7 @@ from evalgate.statistics.metric_decisions import Decision, decide_without_follow
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.power_planning import estimate_detectable_drop
 from evalgate.statistics.score_pairs import (
+    EQUAL_WEIGHTS,
     UNIT,
     CaseScores,
     Pair,
@@ -59,6 +60,7 @@ def estimate_detectable_drops(
     history: Mapping[str, Mapping[str, Sequence[Score]]],
     parameters: Parameters,
     max_drops: Mapping[str, float],
+    weights: Mapping[str, float] = EQUAL_WEIGHTS,
 ) -> dict[str, DetectableDrop]:
     """Estimate for each metric the smallest drop that the gate would catch.
 
@@ -68,6 +70,7 @@ def estimate_detectable_drops(
         history: stored scores, the oldest first: `history[METRIC][CASE_ID]`.
         parameters: parameters of the gate.
         max_drops: maps every metric of `history` to the smallest drop of its average that is too large.
+        weights: maps a case id to the weight of the case; a case that is missing has the weight 1.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -87,6 +90,7 @@ def estimate_detectable_drops(
             parameters,
             max_drops[metric],
             len(metrics),
+            weights,
         )
         for metric in metrics
     }
@@ -98,21 +102,26 @@ def _estimate_detectable_drop(
     parameters: Parameters,
     max_drop: float,
     metrics: int,
+    weights: Mapping[str, float],
 ) -> DetectableDrop:
-    # The candidate gets the baseline's scores, as if nothing had changed.
-    pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
+    pairs = _pair_with_itself(cases, weights)
     if parameters.deterministic and all(scores[0] == scores[-1] for scores in cases.values()):
         smallest = max_drop  # compared exactly: this drop closes the gate, and no smaller one
     else:
         smallest = estimate_detectable_drop(pairs, parameters, max_drop=max_drop, metrics=metrics)
     counts = [len(scores) for scores in cases.values()]
-    means = [compute_score_mean(scores) for scores in cases.values()]
+    average = _compute_weighted_mean(
+        {case: compute_score_mean(scores) for case, scores in cases.items()}, weights
+    )
     notice = smallest if math.isfinite(smallest) else None
-    return DetectableDrop(len(cases), sum(means) / len(means), (min(counts), max(counts)), notice, lacking)
+    return DetectableDrop(len(cases), average, (min(counts), max(counts)), notice, lacking)
 
 
 def estimate_stored_growth(
-    shares: Mapping[str, Sequence[Score]], parameters: Parameters, max_drop: float
+    shares: Mapping[str, Sequence[Score]],
+    parameters: Parameters,
+    max_drop: float,
+    weights: Mapping[str, float] = EQUAL_WEIGHTS,
 ) -> float:
     """Return the size from which drops of a budget's stored shares are caught about four times in five.
 
@@ -120,13 +129,24 @@ def estimate_stored_growth(
         shares: stored shares by case, the oldest first; at least one share is not None.
         parameters: parameters of the gate.
         max_drop: smallest drop that is too large.
+        weights: maps a case id to the weight of the case; a case that is missing has the weight 1.
     """
     kept = {case: normalize_scores(each[-parameters.baseline_keep :], case) for case, each in shares.items()}
-    # The candidate gets the baseline's shares, as if nothing had changed.
-    pairs = [Pair(case, scores, scores) for case, scores in kept.items() if scores]
+    pairs = _pair_with_itself({case: scores for case, scores in kept.items() if scores}, weights)
     planned = parameters.runs or parameters.max_runs
     change = compare_means(pairs, alpha=parameters.alpha, is_bounded=False, planned_runs=planned)
     return estimate_detectable_growth(change, max_drop, parameters.alpha * parameters.averages_share)
+
+
+def _pair_with_itself(cases: Mapping[str, Thousandths], weights: Mapping[str, float]) -> list[Pair]:
+    """Return pairs in which the candidate has the baseline's scores, as if nothing had changed."""
+    return [Pair(case, scores, scores, weights.get(case, 1.0)) for case, scores in cases.items()]
+
+
+def _compute_weighted_mean(means: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return the weighted mean of at least one case's mean."""
+    total = math.fsum(weights.get(case, 1.0) for case in means)
+    return math.fsum(weights.get(case, 1.0) * mean for case, mean in means.items()) / total
 
 
 def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int | None]:
@@ -200,6 +220,7 @@ def simulate_procedure(
     baseline: Mapping[str, Sequence[StoredRun]],
     answer: Callable[[str], StoredRun],
     parameters: Parameters,
+    weights: Mapping[str, float] = EQUAL_WEIGHTS,
 ) -> Decision:
     """Decide as the gate does, with runs made by the function `answer` instead of an agent.
 
@@ -209,6 +230,7 @@ def simulate_procedure(
         baseline: maps a case id to its stored runs.
         answer: function that gets a case id, and returns the scores of one new run.
         parameters: parameters of the gate.
+        weights: maps a case id to the weight of the case; a case that is missing has the weight 1.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -216,7 +238,7 @@ def simulate_procedure(
     made: dict[str, list[StoredRun]] = {case: [] for case in baseline}
     while True:
         tables = {
-            name: _build_gating_metric(name, rules.get(name, MetricRule()), baseline, made)
+            name: _build_gating_metric(name, rules.get(name, MetricRule()), baseline, made, weights)
             for name in metrics
         }
         step = _decide_step(tables, made, parameters)
@@ -231,6 +253,7 @@ def measure_gate_sensitivity(
     rules: Mapping[str, MetricRule],
     parameters: Parameters,
     *,
+    weights: Mapping[str, float] = EQUAL_WEIGHTS,
     repeats: int = 400,
     seed: int = 0,
 ) -> GateSensitivity:
@@ -238,14 +261,15 @@ def measure_gate_sensitivity(
 
     `history` maps case ids to stored runs. At least one case must have a stored run; cases without one are
     left out. In each of the `repeats` trials, a case has as many baseline runs as it has stored runs.
+    `weights` maps case ids to weights; a case that is missing has the weight 1.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
     """
     stored = {case: tuple(runs) for case, runs in history.items() if runs}
-    unchanged = simulate_trials(stored, rules, parameters, repeats=repeats, seed=seed)
+    unchanged = simulate_trials(stored, rules, parameters, weights=weights, repeats=repeats, seed=seed)
     return GateSensitivity(
-        unchanged, _find_smallest_drop(stored, rules, parameters, repeats=repeats, seed=seed)
+        unchanged, _find_smallest_drop(stored, rules, parameters, weights, repeats=repeats, seed=seed)
     )
 
 
@@ -255,13 +279,15 @@ def simulate_trials(
     parameters: Parameters,
     *,
     drop: float = 0.0,
+    weights: Mapping[str, float] = EQUAL_WEIGHTS,
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
     """Simulate the gate `repeats` times for a changed agent, with a drop of every metric's average by `drop`.
 
     Apart from this drop, the agent's runs are like the stored runs in `history`, which must have at least one
-    case, and at least one run of each case. A metric with an average below `drop` falls to 0.
+    case, and at least one run of each case. A metric with an average below `drop` falls to 0. `weights` maps
+    case ids to weights; a case that is missing has the weight 1.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -270,7 +296,7 @@ def simulate_trials(
     runs = 0
     for repeat in range(repeats):
         dice = random.Random(f"{seed}/{repeat}")  # noqa: S311 - reproducible, and guards no secret
-        outcome = _simulate_trial(history, rules, parameters, dice, drop)
+        outcome = _simulate_trial(history, rules, parameters, weights, dice, drop)
         verdicts.append(outcome.verdict)
         runs += outcome.cost.spent
     return TrialSummary(
@@ -285,13 +311,14 @@ def _simulate_trial(
     history: Mapping[str, Sequence[StoredRun]],
     rules: Mapping[str, MetricRule],
     parameters: Parameters,
+    weights: Mapping[str, float],
     dice: random.Random,
     drop: float,
 ) -> Decision:
     # Both sides are drawn, because with a fixed baseline the trials would not vary by the baseline's luck.
     baseline = {case: dice.choices(runs, k=len(runs)) for case, runs in history.items()}
     metrics = tuple(dict.fromkeys(name for runs in history.values() for run in runs for name in run))
-    means = {name: _compute_metric_mean(history, name) for name in metrics}
+    means = {name: _compute_metric_mean(history, name, weights) for name in metrics}
 
     def draw_answer(case: str) -> StoredRun:
         run, luck = dice.choice(history[case]), dice.random()
@@ -301,19 +328,25 @@ def _simulate_trial(
             for name, score in run.items()
         }
 
-    return simulate_procedure(metrics, rules, baseline, draw_answer, parameters)
+    return simulate_procedure(metrics, rules, baseline, draw_answer, parameters, weights)
 
 
-def _compute_metric_mean(history: Mapping[str, Sequence[StoredRun]], metric: str) -> float:
-    cases = [[score for run in runs if (score := run.get(metric)) is not None] for runs in history.values()]
-    means = [sum(scores) / len(scores) for scores in cases if scores]
-    return sum(means) / len(means) if means else 0.0
+def _compute_metric_mean(
+    history: Mapping[str, Sequence[StoredRun]], metric: str, weights: Mapping[str, float]
+) -> float:
+    means = {
+        case: sum(scores) / len(scores)
+        for case, runs in history.items()
+        if (scores := [score for run in runs if (score := run.get(metric)) is not None])
+    }
+    return _compute_weighted_mean(means, weights) if means else 0.0
 
 
 def _find_smallest_drop(
     history: Mapping[str, Sequence[StoredRun]],
     rules: Mapping[str, MetricRule],
     parameters: Parameters,
+    weights: Mapping[str, float],
     *,
     repeats: int,
     seed: int,
@@ -327,7 +360,10 @@ def _find_smallest_drop(
     missed, caught = 0, round(1 / _FINEST) + 1
     while caught - missed > 1:
         points = (missed + caught) // 2
-        found = simulate_trials(history, rules, parameters, drop=points * _FINEST, repeats=repeats, seed=seed)
+        drop = points * _FINEST
+        found = simulate_trials(
+            history, rules, parameters, drop=drop, weights=weights, repeats=repeats, seed=seed
+        )
         missed, caught = (missed, points) if found.failed >= _CAUGHT else (points, caught)
     return caught * _FINEST if caught * _FINEST <= 1 else None
 
@@ -337,9 +373,12 @@ def _build_gating_metric(
     rule: MetricRule,
     baseline: Mapping[str, Sequence[StoredRun]],
     made: Mapping[str, Sequence[StoredRun]],
+    weights: Mapping[str, float],
 ) -> ScoreTable:
     cases = {
-        case: CaseScores([run.get(metric) for run in runs], [run.get(metric) for run in made[case]])
+        case: CaseScores(
+            [run.get(metric) for run in runs], [run.get(metric) for run in made[case]], weights.get(case, 1.0)
+        )
         for case, runs in baseline.items()
     }
     return ScoreTable(cases, rule)

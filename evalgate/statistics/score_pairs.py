@@ -18,6 +18,9 @@ Thousandths: TypeAlias = tuple[int, ...]
 
 UNIT = 1000
 
+EQUAL_WEIGHTS: Mapping[str, float] = {}
+"""Weights by case id. A case that is missing has the weight 1, so here all cases have the same weight."""
+
 _OUTSIDE = -1
 
 

@@ -1,6 +1,8 @@
-"""The thresholds of single cases hold for stored runs, too: in `flaky`, `history` and `baseline show`."""
+"""Thresholds, weights and quarantine of single cases hold for stored runs, too, as in a run of the gate."""
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,20 @@ from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSou
 from tests.commands import evalgate
 
 METRIC = "response_match_score"
+
+ESTIMATES = {
+    "baseline show": ("baseline", "show"),
+    "plan": ("plan",),
+    "aa": ("aa", "--repeats", "40"),
+}
+"""Commands that say what the gate would find."""
+
+SMALLEST_DROP = {
+    "baseline show": r"Drops of about (\S+) points or more are caught reliably",
+    "plan": r"  auto +(0\.\d+) ",
+    "aa": r"smallest drop that is caught four times in five: (\S+) points",
+}
+"""Patterns of the smallest drop that the commands name."""
 
 
 def write_project(folder: Path, *, with_eval_set: bool = True) -> None:
@@ -79,3 +95,109 @@ def test_eval_sets_that_cannot_be_read_are_named(tmp_path: Path, command: list[s
     pages = [path.read_text("utf-8") for path in tmp_path.glob("evalgate-history/*")]
     assert len(pages) == (2 if command == ["history"] else 0)
     assert secret not in ended.out + ended.err + "".join(pages)
+
+
+def write_estimate_project(
+    folder: Path, *, names: Sequence[str] = ("flaky", "a", "b", "c"), **rules: object
+) -> None:
+    """Write a baseline of four cases, of which `flaky` fails half of the time, and an eval set with `names`."""
+    runs = {
+        name: tuple(
+            BaselineRun(0, "answered", {METRIC: float(name != "flaky" or at % 2)}, 1.0) for at in range(10)
+        )
+        for name in ("flaky", "a", "b", "c")
+    }
+    cases = tuple(
+        BaselineCase("shop", name, "passed", "f", {METRIC: "m"}, stored) for name, stored in runs.items()
+    )
+    source = BaselineSource("2026-11-01T08:00:00+00:00", "1a2b3c4d", "main")
+    (folder / "b.json").write_text(dump_baseline(Baseline(cases, (source,), "b.json")), "utf-8")
+    turn = {"user_content": {"parts": [{"text": "How much?"}]}}
+    eval_set = {
+        "eval_set_id": "shop",
+        "eval_cases": [{"eval_id": name, "conversation": [turn]} for name in names],
+    }
+    (folder / "shop.evalset.json").write_text(json.dumps(eval_set), "utf-8")
+    gate = {"baseline": "b.json", **({"quarantine": "q.json"} if (folder / "q.json").exists() else {})}
+    known = {"version": 1, "eval_sets": ["shop.evalset.json"], "criteria": {METRIC: 0.0}, "gate": gate}
+    (folder / "evalgate.json").write_text(json.dumps(known | rules), "utf-8")
+
+
+def quarantine(folder: Path, name: str, expires: str = "2999-01-01") -> None:
+    entry = {"case": name, "owner": "anna", "reason": "moved", "expires": expires}
+    (folder / "q.json").write_text(json.dumps([entry]), "utf-8")
+
+
+def ask(folder: Path, *command: str) -> str:
+    ended = evalgate(*command, cwd=folder)
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
+def test_estimates_weigh_cases_as_the_gate_does(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path)
+    plain = {name: ask(tmp_path, *words) for name, words in ESTIMATES.items()}
+    write_estimate_project(tmp_path, cases=[{"ids": "flaky", "weight": 5}])
+    weighted = {name: ask(tmp_path, *words) for name, words in ESTIMATES.items()}
+
+    assert f"{METRIC}: 0.88 on average of 4 cases" in plain["baseline show"]
+    assert f"{METRIC}: 0.69 on average of 4 cases" in weighted["baseline show"]  # (5 * 0.5 + 3) / 8
+    assert f"{METRIC}: 0.88 on average, `max_regression` 0.05" in plain["plan"]
+    assert f"{METRIC}: 0.69 on average, `max_regression` 0.05" in weighted["plan"]
+    for name, pattern in SMALLEST_DROP.items():
+        before, after = (float(re.findall(pattern, each[name])[0]) for each in (plain, weighted))
+        assert after > before, name
+    assert "stored cases" not in "".join((*plain.values(), *weighted.values()))
+
+
+def test_estimates_leave_out_cases_that_cannot_close_the_gate(tmp_path: Path) -> None:
+    quarantine(tmp_path, "flaky")
+    write_estimate_project(tmp_path, names=("flaky", "a", "b", "new"))
+    said = {name: ask(tmp_path, *words) for name, words in ESTIMATES.items()}
+
+    assert f"{METRIC}: 1.00 on average of 2 cases" in said["baseline show"]
+    assert "could break unnoticed" not in said["baseline show"]
+    assert f"{METRIC}: 1.00 on average" in said["plan"]
+    assert "Planned for 2 cases from b.json" in said["plan"]
+    assert re.search(r"^  5 +15 ", said["plan"], re.MULTILINE)  # the quarantined case is run, too
+    assert "drawn from 10 stored runs of 2 cases" in said["aa"]
+    for text in said.values():
+        assert (
+            "2 of 4 stored cases count: 1 cannot close the gate (quarantined, or imported and not reviewed yet) "
+            "and 1 is no longer in the eval sets."
+        ) in text
+
+
+def test_a_quarantine_that_has_ended_leaves_no_case_out(tmp_path: Path) -> None:
+    quarantine(tmp_path, "flaky", expires="2026-01-01")
+    write_estimate_project(tmp_path)
+    for words in ESTIMATES.values():
+        assert "stored cases count" not in ask(tmp_path, *words)
+
+
+def test_estimates_say_that_the_policies_are_not_known(tmp_path: Path) -> None:
+    quarantine(tmp_path, "flaky")
+    write_estimate_project(tmp_path, eval_sets=["none.evalset.json"])
+    for words in ESTIMATES.values():
+        text = ask(tmp_path, *words)
+        assert "Weights (`cases`) and `gate.quarantine` do not count in 4 stored cases: " in text
+        assert "none.evalset.json" in text
+    write_estimate_project(tmp_path, eval_sets=[])
+    for words in ESTIMATES.values():
+        assert "4 stored cases: the thresholds file lists no `eval_sets`." in ask(tmp_path, *words)
+
+
+@pytest.mark.parametrize("name", ["aa", "plan"])
+def test_a_baseline_without_a_case_of_today_is_refused(tmp_path: Path, name: str) -> None:
+    write_estimate_project(tmp_path, names=("new",))
+    ended = evalgate(*ESTIMATES[name], cwd=tmp_path)
+    assert ended.code == 2
+    assert "0 of 4 stored cases count: 4 are no longer in the eval sets." in ended.err
+
+
+def test_aa_holds_cases_to_their_own_rules(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path)
+    assert "protected" not in ask(tmp_path, *ESTIMATES["aa"])
+    rule = {"ids": "flaky", "protected": True, "criteria": {METRIC: 1.0}}
+    write_estimate_project(tmp_path, cases=[rule])
+    assert "by a protected case" in ask(tmp_path, *ESTIMATES["aa"])

@@ -25,6 +25,7 @@ from evalgate.core.types import (
     BaselineSource,
     CaseMetric,
     CaseResult,
+    Quarantine,
     Record,
     RunMetric,
     Status,
@@ -416,6 +417,18 @@ def test_the_trials_of_aa_estimate_no_detectable_drops(
     config(tmp_path, runs="auto", criteria={RESPONSE: 0.5})
     found = measure_false_alarms("r.json", rounds=None, repeats=5, thresholds_file=None, folder=tmp_path)
     assert found.smallest_drop is not None
+
+
+def test_aa_leaves_quarantined_cases_of_a_result_out(tmp_path: Path) -> None:
+    config(tmp_path, criteria={RESPONSE: 0.5})
+    excused = replace(case("flaky", 1.0, 0.0, 1.0), quarantine=Quarantine("anna", "moved", "2999-01-01"))
+    write(tmp_path, "r.json", a_result(*suite(cases=4, runs=3), excused))
+    found = measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
+    assert (found.cases, found.alarms) == (4, {})
+    assert "  4 of 5 stored cases count: 1 cannot close the gate (quarantined" in aa_text(found)
+    write(tmp_path, "r.json", a_result(excused))
+    with pytest.raises(InvalidInputError, match="0 of 1 stored case counts"):
+        measure_false_alarms("r.json", rounds=None, repeats=10, thresholds_file=None, folder=tmp_path)
 
 
 def test_aa_counts_only_runs_with_a_score(tmp_path: Path) -> None:
