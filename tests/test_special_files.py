@@ -130,6 +130,59 @@ def test_a_pipe_or_a_device_is_refused_wherever_a_file_is_read(
     assert Path(place).name in said
 
 
+OPTIONS = ["one.evalset.json", "--agent", "python:agent.py:answer"]
+NO_FILES = {
+    "nowhere": "is a link that leads nowhere: restore the file that it names, or remove the link",
+    "loop": "cannot be read: Too many levels of symbolic links",
+    "folder": "is a folder, and has to be a file: move the folder, or name another file",
+}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("evalgate.yaml", ["run", *OPTIONS]),
+        ("evalgate.json", ["run", *OPTIONS]),
+        ("evalgate.yml", ["validate", "one.evalset.json"]),
+        (".evalgate/baseline.json", ["run", *OPTIONS]),
+        (".evalgate/baseline.json", ["baseline", "show"]),
+        ("own.json", ["run", *OPTIONS, "--baseline", "own.json"]),
+    ],
+)
+def test_thresholds_or_a_baseline_that_are_no_file_do_not_count_as_missing(
+    place: str, command: list[str], kind: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / place).parent.mkdir(exist_ok=True)
+    if kind == "folder":
+        (project / place).mkdir()
+    else:
+        (project / place).symlink_to("nowhere" if kind == "nowhere" else Path(place).name)
+
+    code = main(command)
+
+    said = capsys.readouterr().err
+    assert (code, NO_FILES[kind] in said, place in said) == (2, True, True), said
+    assert str(project) not in said
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "folder"])
+def test_a_pyproject_that_is_no_file_does_not_stop_the_search_above(
+    kind: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".git").mkdir()
+    (project / "evalgate.yaml").write_text(json.dumps({"criteria": METRICS}))
+    (project / "sub").mkdir()
+    place = project / "sub/pyproject.toml"
+    place.mkdir() if kind == "folder" else place.symlink_to(kind)
+    monkeypatch.chdir(project / "sub")
+
+    code = main(["validate", "../one.evalset.json"])
+
+    said = capsys.readouterr().err
+    assert (code, "which contains evalgate.yaml" in said) == (0, True), said
+
+
 @pytest.mark.parametrize("special", SPECIAL)
 def test_what_only_looks_around_passes_over_it(special: str, project: Path) -> None:
     put(project / "tool.py", special)

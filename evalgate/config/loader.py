@@ -25,7 +25,7 @@ from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.strict_json import Location
 from evalgate.documents.validation_errors import translate_validation_error
-from evalgate.system.files import is_readable_name, read_text
+from evalgate.system.files import is_taken, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
 """Names of a thresholds file, in search order. A pyproject.toml counts only with a [tool.evalgate] table."""
@@ -40,9 +40,11 @@ _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
-    """Return the first file of `DEFAULT_NAMES` that exists in `folder`, or None.
+    """Return the first path in `folder` with a name of `DEFAULT_NAMES`, or None.
 
-    A pyproject.toml is found only if it has a table for evalgate.
+    It may be a folder or a link that leads nowhere: reading it raises an error that says so. Otherwise, the
+    defaults of another tool would replace the user's thresholds unnoticed. A pyproject.toml is found only if
+    it is a file with a table for evalgate.
 
     Raises:
         OSError: a pyproject.toml cannot be read.
@@ -53,7 +55,7 @@ def find_thresholds_file(folder: Path) -> Path | None:
             # Searched as text: errors in a pyproject.toml without our table are not ours to report.
             is_ours = path.is_file() and OUR_TABLE in read_text(path, errors="replace")
         else:
-            is_ours = is_readable_name(path)
+            is_ours = is_taken(path)
         if is_ours:
             return path
     return None

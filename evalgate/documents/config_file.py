@@ -48,7 +48,7 @@ def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> C
     except FileNotFoundError:
         raise InvalidInputError(f"{shown_as}: no such file{'. ' if otherwise else ''}{otherwise}") from None
     except OSError as error:
-        raise InvalidInputError(f"{shown_as}: cannot be read: {error}") from None
+        raise InvalidInputError(f"{shown_as}: cannot be read: {error.strerror}") from None
     text = decode_text(data, shown_as)
     if path.suffix == ".toml":
         return _parse_toml_config(

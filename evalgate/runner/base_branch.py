@@ -22,7 +22,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.system import git
-from evalgate.system.files import is_readable_name
+from evalgate.system.files import is_taken
 from evalgate.system.pull_requests import (
     describe_base_fetch,
     describe_unmerged_change,
@@ -168,12 +168,14 @@ class RuleFiles:
         return describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
-        """Return True if the file exists in the folder or, if its rules apply, on the base branch.
+        """Return True if `path` exists in the folder or, if its rules apply, is a file on the base branch.
+
+        In the folder, a folder or a link that leads nowhere counts, too: reading it raises an error.
 
         Raises:
             InvalidInputError: git cannot read the file of the base branch.
         """
-        return is_readable_name(self.folder / path) or self.has_base_file(path)
+        return is_taken(self.folder / path) or self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
         """Return True if the base branch's rules apply and the branch has a non-empty file at `path`.

@@ -10,6 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, StoreContext
 from evalgate.core.types import Baseline
 from evalgate.runner.base_branch import RuleFiles
+from evalgate.system.files import is_taken
 from evalgate.system.workspace import Workspace
 
 _SHOWN_OF_COMMIT = 12
@@ -63,9 +64,12 @@ def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] 
     """
     rule_files.paths.add(rule_files.format_relative_path(rule_files.folder / path))
     version = rule_files.copy_base_version(rule_files.folder / path)
-    if version.copy is None and not version.is_missing_on_base:
-        return FileStore(rule_files.folder / path, path, owner)
-    if version.is_missing_on_base and (rule_files.folder / path).is_file():
+    file = rule_files.folder / path
+    # A folder or a link that leads nowhere must not count as no baseline: reading it raises an error.
+    is_unreadable = version.is_missing_on_base and is_taken(file) and not file.is_file()
+    if is_unreadable or (version.copy is None and not version.is_missing_on_base):
+        return FileStore(file, path, owner)
+    if version.is_missing_on_base and file.is_file():
         rule_files.add_notice(
             f"{path} is new in this change: the base branch has none, so nothing is compared with it."
         )

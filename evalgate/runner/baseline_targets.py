@@ -11,7 +11,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, HasFollowUpStep, StoreContext, explain_missing_baseline
 from evalgate.core.types import Baseline, Criterion
-from evalgate.system.files import is_readable_name
+from evalgate.system.files import is_taken
 from evalgate.system.workspace import Workspace, resolve_workspace
 
 
@@ -81,8 +81,8 @@ def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) ->
 
 
 def find_baseline(workspace: Workspace) -> str | None:
-    """Return the default path of a baseline; None if there is no file at this path."""
-    return DEFAULT_BASELINE if is_readable_name(workspace.folder / DEFAULT_BASELINE) else None
+    """Return the default path of a baseline; None if there is nothing at this path."""
+    return DEFAULT_BASELINE if is_taken(workspace.folder / DEFAULT_BASELINE) else None
 
 
 def open_named_store(workspace: Workspace, name: str) -> BaselineStore:

@@ -32,6 +32,9 @@ _SPECIAL = {
     stat.S_IFSOCK: "a socket",
 }
 
+_FOLDER = "is a folder, and has to be a file: move the folder, or name another file"
+_DEAD_LINK = "is a link that leads nowhere: restore the file that it names, or remove the link"
+
 
 class SpecialFileError(OSError):
     """The path leads to a device, a pipe or a socket, which is not read: reading might never end."""
@@ -92,13 +95,20 @@ def read_input_file(path: Path, shown_as: str) -> bytes:
     """Return the content of a file that a user names; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: the file is a device, a pipe or a socket.
+        InvalidInputError: the file is a folder, a device, a pipe or a socket, or a link that leads nowhere.
         OSError: there is no such file, or it cannot be read.
     """
     try:
         return read_file(path)
     except SpecialFileError as error:
         raise InvalidInputError([Problem(shown_as, 0, 0, str(error.strerror))]) from None
+    except IsADirectoryError:
+        raise InvalidInputError([Problem(shown_as, 0, 0, _FOLDER)]) from None
+    except FileNotFoundError:
+        # A link shows that there should be a file. Callers may take a missing file for none.
+        if path.is_symlink():
+            raise InvalidInputError([Problem(shown_as, 0, 0, _DEAD_LINK)]) from None
+        raise
 
 
 def read_input_text(path: Path, shown_as: str) -> str:
@@ -125,6 +135,15 @@ def is_readable_name(path: Path) -> bool:
         OSError: the system cannot check the path, for example because a folder may not be entered.
     """
     return exists(path) and not path.is_dir()
+
+
+def is_taken(path: Path) -> bool:
+    """Return True if anything is at `path`: a file, a folder, or a link, also one that leads nowhere.
+
+    Raises:
+        OSError: the system cannot check the path, for example because a folder may not be entered.
+    """
+    return exists(path) or os.path.islink(path)  # noqa: PTH114  Path.is_symlink raises on a long name
 
 
 def exists(path: Path) -> bool:

@@ -281,7 +281,7 @@ BROKEN = {
     "cut off": ('{"schema_version": 1,', ":1:21: is not JSON: EOF while parsing a value"),
     "foreign": ('{"a": 1}', ": is not a results.json of evalgate: it has no schema_version"),
     "link": (None, ": is a link that leads nowhere"),
-    "folder": (b"", ": cannot be read: Is a directory"),
+    "folder": (b"", ": is a folder, and has to be a file: move the folder, or name another file"),
 }
 
 

@@ -99,6 +99,20 @@ def test_a_pyproject_without_our_table_is_no_thresholds_file(tmp_path: Path) -> 
     assert find_thresholds_file(tmp_path) is None
 
 
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_a_name_that_leads_to_no_file_is_found_but_cannot_be_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "evalgate.toml"
+    (tmp_path / "pyproject.toml").mkdir()  # may be of any tool, and is not ours
+    assert find_thresholds_file(tmp_path) is None
+    path.mkdir() if kind == "folder" else path.symlink_to("gone.toml")
+    assert find_thresholds_file(tmp_path) == path
+    message = "is a folder" if kind == "folder" else "is a link that leads nowhere"
+    with pytest.raises(InvalidInputError, match=rf"^evalgate\.toml: {message}"):
+        load_thresholds(path, "evalgate.toml")
+    written(tmp_path, "evalgate.yaml", YAML)
+    assert find_thresholds_file(tmp_path) == tmp_path / "evalgate.yaml"
+
+
 def test_a_threshold_of_adk_rs_above_all_scores_is_refused(tmp_path: Path) -> None:
     text = "version: 1\ncriteria: {adk-rs/final_response_match_v1: 1.5}\n"
     with pytest.raises(

@@ -223,5 +223,5 @@ def _read_or_problems(text: str) -> tuple[object, tuple[Problem, ...]]:
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"^a\.json: no such file$"):
         read_json(tmp_path / "a.json", "a.json")
-    with pytest.raises(InvalidInputError, match=r"^a: cannot be read: Is a directory$"):
+    with pytest.raises(InvalidInputError, match=r"^a: is a folder, and has to be a file: "):
         read_json(tmp_path, "a")

@@ -274,6 +274,27 @@ def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> No
     assert rules_of(plan_in(repository)) == (0.1, None)
 
 
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_a_baseline_that_is_no_file_on_the_base_either_is_not_a_missing_one(
+    repository: Path, kind: str
+) -> None:
+    (repository / "evalgate.json").write_text(thresholds(1.0))
+    place = repository / ".evalgate/baseline.json"
+    place.parent.mkdir()
+    if kind == "link":
+        place.symlink_to("gone.json")
+    else:
+        place.mkdir()
+        (place / "kept.txt").touch()
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "No file")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    store = plan_in(repository).baseline_store
+    assert store is not None
+    with pytest.raises(InvalidInputError, match=rf"^\.evalgate/baseline\.json: is a {kind}"):
+        store.read()
+
+
 def test_rules_that_the_base_does_not_have_are_told(repository: Path) -> None:
     for file in ("base.json", "evalgate.json"):
         git(repository, "rm", "-q", "--cached", file)
