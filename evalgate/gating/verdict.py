@@ -404,10 +404,10 @@ def _describe_comparison(evidence: GateInput, gate: GateConfig) -> str:
     newly = _list_changed_cases(evidence, "newly_failing")
     if newly and gate.max_failed_cases is not None:
         return f"; {pluralize(len(newly), 'case')} newly failing, allowed by max_failed_cases"
-    if newly := _list_changed_cases(evidence, "newly_failing", "flaky"):
-        return "".join(f"; {sentence}" for sentence in _describe_excuses(newly, evidence))
     compared = any(metric.delta is not None for metric in evidence.metrics)
-    return "; nothing regressed" if compared else ""
+    is_steady = compared and not _list_changed_cases(evidence, "newly_failing", "flaky")
+    clauses = ("nothing regressed",) if is_steady else ()
+    return "".join(f"; {clause}" for clause in (*clauses, *_describe_excuses(evidence)))
 
 
 def _list_changed_cases(evidence: GateInput, *kinds: Change) -> list[CaseResult]:
@@ -416,20 +416,15 @@ def _list_changed_cases(evidence: GateInput, *kinds: Change) -> list[CaseResult]
     return [case for case in evidence.cases if case.key in newly]
 
 
-def _describe_excuses(newly: Sequence[CaseResult], evidence: GateInput) -> Iterator[str]:
-    """Yield clauses about newly failing cases that do not close the gate: flakes and known failures."""
-    flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
-    if flakes:
-        yield (
-            f"{pluralize(len(flakes), 'case')} failed in one run and not in another "
-            f"({_format_case_names(flakes, evidence)})"
-        )
-    known = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "excused"]
-    if known:
-        yield (
-            f"{pluralize(len(known), 'case')} failed as in earlier runs of the baseline "
-            f"({_format_case_names(known, evidence)})"
-        )
+def _describe_excuses(evidence: GateInput) -> Iterator[str]:
+    """Yield clauses about cases that did not pass and do not close the gate: flakes and known failures."""
+    missed = [case for case in evidence.cases if case.status != "passed"]
+    for outcome, how in (
+        ("flake", "failed in one run and not in another"),
+        ("excused", "failed as in earlier runs of the baseline"),
+    ):
+        if cases := [case for case in missed if case.follow_up and case.follow_up.outcome == outcome]:
+            yield f"{pluralize(len(cases), 'case')} {how} ({_format_case_names(cases, evidence)})"
 
 
 def _format_case_names(cases: Sequence[CaseResult], evidence: GateInput) -> str:

@@ -139,8 +139,9 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageCon
     elif part.reason == "no_baseline":
         yield "No baseline for these cases yet; scores recorded, nothing compared."
     elif part.reason == "missing_runs":
+        have = "has" if metric.missing == 1 else "have"
         yield (
-            f"Not enough data: {metric.missing:,} of {pluralize(metric.planned, 'run')} have no score "
+            f"Not enough data: {metric.missing:,} of {pluralize(metric.planned, 'run')} {have} no score "
             f"({context.missing_because})."
         )
 

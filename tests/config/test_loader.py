@@ -18,6 +18,11 @@ from evalgate.core.types import Criterion
 from tests.cli.test_cli import AGENT, eval_set
 from tests.commands import evalgate
 
+NO_CACHE = """\
+eval_sets: ["evals/*.evalset.json"]
+judge: {model: m, base_url: "http://localhost:1", cache: {mode: off}}
+"""
+
 YAML = """\
 version: 1
 eval_sets: ["evals/*.evalset.json"]
@@ -500,3 +505,10 @@ def test_keys_that_the_owner_of_the_file_ignores_are_reported(
     assert (done.code, sentence in done.out) == (0, True), done.out + done.err
     ran = evalgate("run", "a.evalset.json", "-c", name, "--agent", "python:agent.py:answer", cwd=tmp_path)
     assert all(f"Note: {line}" in ran.out for line in sentence.splitlines()), ran.out
+
+
+def test_the_cache_of_the_judge_is_off_without_quotes(tmp_path: Path) -> None:
+    (tmp_path / "evalgate.yaml").write_text(NO_CACHE)
+    judge = load_thresholds(tmp_path / "evalgate.yaml", "evalgate.yaml").config.judge
+    assert judge is not None
+    assert judge.cache.mode == "off"

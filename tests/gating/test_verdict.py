@@ -251,6 +251,20 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
             evidence(scored("a", 1.0), beside_baseline(not_run("b"), "ok")), POLICY, PASS,
             "1 of 2 cases passed", id="a run of many that a service broke",
         ),
+        pytest.param(
+            with_delta(
+                0.0,
+                min_mean(scored("a", 1.0), 0.1),
+                followed_up(min_mean(scored("old", 0.7), 0.1), "excused"),
+                followed_up(min_mean(scored("older", 0.7), 0.1), "excused"),
+                followed_up(min_mean(scored("moody", 0.7), 0.1), "flake"),
+            ),
+            POLICY, PASS,
+            "1 of 4 cases passed and every minimum is met; nothing regressed; "
+            "1 case failed in one run and not in another (moody); "
+            "2 cases failed as in earlier runs of the baseline (old, older).",
+            id="failures that the baseline knows are named, although nothing changed",
+        ),
         pytest.param(evidence(), POLICY, NO_VERDICT, "No case was evaluated", id="no case is no verdict"),
         pytest.param(
             evidence(), GateConfig(min_cases=0), PASS, "No case was evaluated, as min_cases: 0 allows.",

@@ -236,6 +236,16 @@ UNCLEAR = {
         ),
         "Not enough data: 14 of 60 runs have no score (judge or API errors).",
     ),
+    "one missing": (
+        replace(
+            METRIC,
+            checks=(RuleCheck("data", "inconclusive", "missing_runs"),),
+            change=None,
+            missing=1,
+            planned=8,
+        ),
+        "Not enough data: 1 of 8 runs has no score (judge or API errors).",
+    ),
     "unproven": (
         average(RuleCheck("average", "inconclusive", "unproven")),
         (

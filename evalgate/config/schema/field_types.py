@@ -17,6 +17,9 @@ from pydantic import (
 # Strict: otherwise `off` would be the number 0, and a threshold of 0 lets everything pass.
 Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Strict()]
+ReadBareOff = BeforeValidator(lambda value: "off" if value is False else value)
+"""Lets `off` be written without quotes in a field with this choice: YAML 1.1 reads a bare `off` as false."""
+
 _NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*\*?$"
 
 

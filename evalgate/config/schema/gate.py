@@ -14,7 +14,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from evalgate.config import option_defaults
-from evalgate.config.schema.field_types import ConfigSection, Count, Unit
+from evalgate.config.schema.field_types import ConfigSection, Count, ReadBareOff, Unit
 
 DEFAULT_BASELINE = ".evalgate/baseline.json"
 """Path of the baseline for `baseline save` and `run`, unless another is named."""
@@ -84,7 +84,7 @@ class AnchorConfig(ConfigSection):
 class ControlConfig(ConfigSection):
     """Control runs: runs of the base commit's agent in the same job: docs/control-runs.md."""
 
-    mode: Literal["off", "suspects", "all"] = "suspects"
+    mode: Annotated[Literal["off", "suspects", "all"], ReadBareOff] = "suspects"
     """`suspects`: before the comparison with the baseline closes the gate, the base commit's agent is run on
     the cases that broke, and on those of averages that fell. `all`: on the averages of all metrics. `off`:
     never."""
@@ -94,9 +94,7 @@ class ControlConfig(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _wrap_bare_mode(cls, value: object) -> object:
-        if value is False:  # a bare `off` is a boolean in YAML 1.1
-            return {"mode": "off"}
-        return {"mode": value} if isinstance(value, str) else value
+        return {"mode": value} if isinstance(value, str) or value is False else value
 
     @model_validator(mode="after")
     def _reject_unused_url(self) -> Self:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, field_validator
 
 from evalgate.config import option_defaults
+from evalgate.config.schema.field_types import ReadBareOff
 from evalgate.core.formatting import join_quoted
 from evalgate.core.lazy_pattern import compile_lazily
 
@@ -35,7 +36,7 @@ class CacheConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    mode: CacheMode = option_defaults.JUDGE_CACHE
+    mode: Annotated[CacheMode, ReadBareOff] = option_defaults.JUDGE_CACHE
     """`read-write`: use and store answers; `read`: store no new answer; `off`: ask every question again."""
     path: str = ".evalgate/judge-cache.sqlite"
     """File of the cache, relative to the thresholds file."""

@@ -9,6 +9,11 @@ from evalgate.statistics.auto_runs import decide_available_runs
 from evalgate.statistics.score_pairs import CaseScores, ScoreTable
 
 
+@pytest.mark.parametrize("written", [False, {"mode": False}, "off", {"mode": "off"}])
+def test_control_runs_are_off_with_and_without_quotes(written: object) -> None:
+    assert GateConfig.model_validate({"control": written}).control.mode == "off"
+
+
 def test_the_smallest_alpha_can_be_computed_with() -> None:
     with pytest.raises(ValidationError, match=r"greater than or equal to 0\.000000001"):
         StatisticsConfig(alpha=1e-17)
