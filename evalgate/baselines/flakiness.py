@@ -52,9 +52,9 @@ def measure_baseline_flakiness(
     """Return the flakiness of each case with at least two runs that count, by (eval set id, case id).
 
     A run passes if the agent answered and every score meets its threshold. A metric without an entry in
-    `thresholds` must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do
-    not count: metrics with the threshold None, and metrics without an entry for which lower scores are
-    better. An answered run without a score that counts is left out.
+    `thresholds` must reach `pass_score`, a share of the metric's range from 0 to 1. Scores of two kinds of
+    metrics are ignored: those with the threshold None, and those without an entry if lower scores are better.
+    A run counts if the agent gave no answer, or if it has a score that is not ignored.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])

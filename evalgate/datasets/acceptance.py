@@ -145,7 +145,10 @@ def _select_parts(run: RunResult, accepted: AcceptedParts) -> list[object]:
 
 
 def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
-    """Return True if `only` selects responses, or is None and the turn expects a response."""
+    """Return True if the actual response becomes the expected one.
+
+    So it is if `only` selects responses, or if `only` is None and `expected` holds a response.
+    """
     return only == "response" or (only is None and expected is not None and expected.response is not None)
 
 

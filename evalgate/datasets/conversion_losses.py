@@ -240,9 +240,9 @@ def describe_losses(
 ) -> Iterator[str]:
     """Yield a text `case id: loss` for each kind of data that a case loses in the format `format_name`.
 
-    `holds` names the data that the format can hold. Possible names are the keys of `_OF_A_CASE`, `_OF_A_TURN`
-    and `_OF_A_REPLY`, `journey` and `other_args`. `attachment` returns None for an attachment that the format
-    cannot hold.
+    `holds` names the data that the format can hold. Possible names are `journey`, `other_args`, and the keys
+    of the mappings `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`. `attachment` returns None for
+    an attachment that the format cannot hold.
     """
     for case in eval_set.cases:
         for sentence in describe_case_losses(
@@ -256,9 +256,9 @@ def describe_case_losses(
 ) -> Iterator[str]:
     """Yield a text, such as `turn 2: the rubrics`, for each kind of data that a case loses in a format.
 
-    `holds` names the data that the format can hold. Possible names are the keys of `_OF_A_CASE`, `_OF_A_TURN`
-    and `_OF_A_REPLY`, `journey` and `other_args`. `attachment` returns None for an attachment that the format
-    cannot hold.
+    `holds` names the data that the format can hold. Possible names are `journey`, `other_args`, and the keys
+    of the mappings `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`. `attachment` returns None for
+    an attachment that the format cannot hold.
     """
     if "journey" not in holds:
         yield from describe_lost_goals(case)

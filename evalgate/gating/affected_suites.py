@@ -143,7 +143,7 @@ def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base_revisi
 
 def explain_file(rules: ChangeRules, path: str) -> FileEffect:
     """Return the suites of this run that a change of the file at `path` concerns, with the reason."""
-    if _is_below(path, rules.rule_files):
+    if _is_or_contains(path, rules.rule_files):
         return FileEffect(
             path, rules.names, "decides how the agent runs or how the gate judges", is_global=True
         )
@@ -178,16 +178,16 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
 
 def _explain_suite(suite: SuiteScope, path: str) -> str:
     """Return the reason why a file concerns a suite, as the end of a sentence; "" if no reason is known."""
-    if _is_below(path, suite.files):
+    if _is_or_contains(path, suite.files):
         return f"belongs to the eval sets of {suite.name}"
-    if _is_below(path, suite.opened):
+    if _is_or_contains(path, suite.opened):
         return f"is opened by the agent in {suite.name}"
     glob = next((each for each in suite.affects if matches_pattern(path, each, ignore_case=True)), "")
     return f"matches `{glob}` of {suite.name}" if glob else ""
 
 
-def _is_below(path: str, files: frozenset[str]) -> bool:
-    """Return True if the path is one of the files, or a folder above one of the files."""
+def _is_or_contains(path: str, files: frozenset[str]) -> bool:
+    """Return True if the path is one of the files, or a folder that contains one of the files."""
     # Folders count, because git lists a folder that was replaced by a link as one changed path. Case is
     # ignored, because some file systems ignore it.
     return path.casefold() in _fold_with_parents(files)

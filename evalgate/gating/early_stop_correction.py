@@ -47,8 +47,8 @@ def _find_excesses(
     The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
     Nothing is yielded if any average failed, because the runs stopped for this reason.
 
-    An average is left out if its runs did not stop early: it had all `max_runs` rounds, fell by half of its
-    limit or more, or rose by more than luck.
+    An average is left out if the runs did not stop because it looked good by luck: all `max_runs` rounds were
+    made, or it is lower than in the baseline by half of `max_drop` or more, or it rose by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"

@@ -1,6 +1,6 @@
 """Lines about the groups of failing cases, the same in every report.
 
-A group holds the cases that differ from the expectation in the same way first (the first divergence).
+A group holds the cases that have the same first difference from the expectation (the first divergence).
 Texts are returned as they are, and may hold any characters: reports have to escape them.
 """
 

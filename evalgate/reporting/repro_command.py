@@ -98,8 +98,8 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 def resolve_record_path(record: Record) -> str:
     """Return the path of `results.json`, relative to the folder in which the commands are run.
 
-    `record.options` are the options of commands that repeat cases. Such a command writes into a subfolder of
-    the report folder (`--out`), to keep `results.json`. So `results.json` is in the parent of `--out`.
+    `record.options` are the options of commands that repeat cases. Their `--out` is a subfolder of the report
+    folder, so that they do not overwrite `results.json`. So `results.json` is in the parent of `--out`.
     """
     return _resolve_record_path(record.options)
 

@@ -8,9 +8,9 @@ the stored runs.
 
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
 results, the baseline comparison alone decides. If nothing changed, false alarms are at most as frequent as
-with the baseline comparison alone. If a drift affects head and control alike, the baseline comparison may
-raise a false alarm every time. So the control comparison must keep the levels by itself: `case_alpha` over
-all suspects, and the averages' share of `alpha`.
+with the baseline comparison alone. After a drift that affects head and control alike, the baseline comparison
+may find suspects every time. So the false alarms of the control comparison are limited on their own: to
+`case_alpha` for all cases together, and to `alpha * averages_share` for all averages together.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck

@@ -154,7 +154,8 @@ def _pool_scores(pair: Pair) -> Thousandths:
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
     """Return a lower bound of the number of multiplications that the convolution of all cases takes.
 
-    For the sets A and B of the possible sums of two cases, |A + B| ≥ |A| + |B| − 1. The caller skips a
+    The convolution adds one case after another to the distribution of the sum of scores. If the sum so far
+    has a possible values, and the next case b, the new sum has at least a + b − 1. The caller skips a
     convolution that is too expensive even by this bound.
     """
     size, cost = 1, 0

@@ -56,7 +56,9 @@ class Workspace:
 
 
 def open_workspace(folder: Path) -> Workspace:
-    """Return the workspace at `folder`, with its owner if the gate is root and the folder is not root's.
+    """Return the workspace at `folder`.
+
+    Its `owner` is set if the gate runs as root and the folder belongs to another user.
 
     Raises:
         OSError: there is no such folder, or it may not be entered.

@@ -238,10 +238,11 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with goals rebuilt from the expected reply, if the draft changed the reply.
+    """Return `case` with goals rebuilt from the expected reply, if the user changed the reply.
 
-    A case without goals or with several turns is returned unchanged. If the draft changed both the reply and
-    the goals, `errors` gets a message: the goals of one turn follow from the reply, so the two can conflict.
+    `base` is the case before the edit, `case` after it. A case without goals or with several turns is
+    returned unchanged. The goals of a case with one turn are made from its reply. So if the user changed
+    both, `errors` gets a message, and `case` is returned unchanged.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

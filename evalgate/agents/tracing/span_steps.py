@@ -113,7 +113,7 @@ def find_span_kind(span: Span) -> SpanKind:
 def build_trace(turns: Sequence[Sequence[Span]]) -> tuple[TraceSpan, ...]:
     """Build the trace of one conversation from the spans of its turns, in order.
 
-    A turn without spans has no steps. The conversation begins with the first turn that has spans.
+    A turn without spans has no steps. Times count from the beginning of the first turn that has spans.
     """
     trace = RunTrace()
     first = next((_find_beginning(spans) for spans in turns if spans), 0)

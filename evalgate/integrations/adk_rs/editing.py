@@ -1,6 +1,7 @@
-"""Editor of adk-rs' eval sets: Google ADK's keys, but the key of a case's id may be `id`.
+"""Editor of adk-rs' eval sets.
 
-adk-rs has no rubrics and no final states.
+They have the keys of Google ADK's eval sets, except that a case may have `id` instead of `eval_id`. There are
+no rubrics and no final states.
 """
 
 from typing_extensions import override

@@ -254,7 +254,7 @@ class _LcsRows:
             self._masks[word] = self._masks.get(word, 0) | 1 << at
 
     def compute_next(self, row: int, word: str) -> int:
-        """Return the row after `row`; `word` is the next word of the second text."""
+        """Return the bits of the row after `row`; `word` is the next word of the second text."""
         matches = row & self._masks.get(word, 0)
         return (row + matches | row - matches) & self.first
 

@@ -272,7 +272,10 @@ def classify_run(run: RunResult) -> Status:
 
 
 def describe_run(run: RunResult) -> Iterator[str]:
-    """Yield the time and usage of a run as texts, and a remark for a follow-up run."""
+    """Yield the time and usage of a run as texts, and a remark if it is a follow-up run.
+
+    A follow-up run repeats a failed case, to tell whether it is flaky.
+    """
     yield format_seconds(run.duration_s)
     if run.usage:
         yield format_usage(run.usage)

@@ -51,9 +51,9 @@ def _begin_exchange(request: Any) -> Optional[ModelExchange]:
 
 @suppress_errors
 def _read_request(request: Any) -> Optional[ModelExchange]:
-    """Return the exchange of a request to a model, after recording the tool results in the request.
+    """Return the exchange of a request to a model. Tool results that the request holds are added to the turn.
 
-    Return None for any other request, and for code that belongs to no turn.
+    Return None for a request to anything else, and for a request that is sent outside a turn.
     """
     turn = get_current_turn()
     if turn is None or request.method != "POST":

@@ -381,9 +381,9 @@ class JourneyOutcome:
     def compute_completion(self) -> float | None:
         """Return the share of the goals and checks that were reached, 0 to 1, rounded to hundredths.
 
-        Only checks and the goals for a tool call, a widget or a text count. Return None if the journey has
-        none of these. The order in which goals were reached is ignored. A goal or check that is undecided
-        counts as not reached.
+        Checks count, and goals that ask for a tool call, for a widget or for a text. Return None if the
+        journey has none of these. The order in which goals were reached is ignored. A goal or check that is
+        undecided counts as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the framework takes the recall, which may be undefined.
