@@ -58,7 +58,7 @@ class AcceptOptions:
 
     @property
     def accepted(self) -> AcceptedParts:
-        """Return the part of each run to accept, as `--run`, `--turn` and `--only` select it."""
+        """Return the run, turn and part of each case to accept, as `--run`, `--turn` and `--only` say."""
         return AcceptedParts(self.run, self.turn, self.only)
 
 

@@ -290,7 +290,7 @@ def _plan_cost(
 ) -> DesignCost:
     """Return the cost of `least` to `most` runs of each of `size` cases, with `concurrency` runs at once.
 
-    `label` is the setting of `runs`. Without a baseline, only the number of runs is known.
+    `label` is the value of the setting `runs`, as text. Without a baseline, only the number of runs is known.
     """
     agent_runs = size * least, size * most
     low, high = (

@@ -68,7 +68,10 @@ class SampledAnswer(BaseModel):
 
 
 class DrawnSample(BaseModel):
-    """Record of a sample of one metric's answers: its time, and the verdicts on all answers to draw from."""
+    """Record of one sample of a metric's answers, which people label to assess the judge.
+
+    It counts the judge's verdicts on all answers from which the sample was drawn.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

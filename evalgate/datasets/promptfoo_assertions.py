@@ -89,8 +89,8 @@ def convert_assertions(
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
     `report_loss` is called for each assertion without a counterpart. Nothing is converted if checks cannot
-    express the threshold, or if one assertion is enough for it and any of them has no counterpart. Then
-    `report_loss` is called once, for the whole list.
+    express the threshold. Nor is it if a single passed assertion reaches the threshold, and one of the
+    assertions has no counterpart. Then `report_loss` is called once, for the whole list.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False

@@ -69,7 +69,7 @@ def encode_turns(run: RunResult) -> list[Any]:
 
 
 class _FieldLayout(NamedTuple):
-    """Names of the fields of a class, by how they are written, with functions that return their values."""
+    """The fields of a class, grouped by the way they are written, with functions that return their values."""
 
     always: tuple[str, ...]
     """Fields that are always written."""

@@ -131,10 +131,9 @@ def decide_anchor_outcome(
 
     - `held`: the average passes the comparison.
     - `doubtful`: the comparison is inconclusive.
-    - `fell_before`: the comparison fails, but the tested change is not to blame. It is unmerged, and the
-      average did not fall against the moving baseline by more than luck.
-    - `fell`: the comparison fails, and `fell_before` does not apply. This is so for a change that is not
-      unmerged, and if `own` is None.
+    - `fell_before`: the comparison fails, but not because of the tested change. This is not merged yet, and
+      the average did not fall against the moving baseline by more than luck.
+    - `fell`: every other comparison that fails.
 
     Args:
         assessment: assessment of the average against the anchor.

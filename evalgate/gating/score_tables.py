@@ -181,7 +181,10 @@ def list_line_tables(tables: Iterable[str], name: str) -> list[str]:
 
 
 def is_line_table(name: str) -> bool:
-    """Return True if the table is for one of several lines of a metric, used only for the line's minima."""
+    """Return True if `name` is the name of a table for one line of a metric that has several in the report.
+
+    Such a table is used only for the minima of the line.
+    """
     return name.count("\0") > 1
 
 

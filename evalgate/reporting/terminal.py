@@ -348,9 +348,9 @@ def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
-    """Yield (words, command) for two commands: one runs the group's first case, the other all its cases.
+    """Yield (label, command) for two commands: one runs the group's first case, the other all its cases.
 
-    A command that does not exist, or has characters that a log cannot show, is left out.
+    A command is left out if none can be made, or if it has characters that a log cannot show.
     """
     from evalgate.reporting.repro_command import (  # only needed if a case fails
         build_group_command,
@@ -359,9 +359,9 @@ def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, s
 
     together, which = build_group_command(record, group.cases)
     alone = build_repro_command(record, group.first.case)
-    for words, command in (("run it alone", alone), (f"run {which}", together)):
+    for label, command in (("run it alone", alone), (f"run {which}", together)):
         if command and to_log_line(command, len(command) + 1) == command:
-            yield words, command
+            yield label, command
 
 
 def _build_row(metric: MetricSummary) -> tuple[str, ...]:

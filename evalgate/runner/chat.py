@@ -146,9 +146,9 @@ class Chat:
     """Conversation of a person with a started agent. When it has ended, a new conversation can begin.
 
     A turn that fails or is cancelled ends the conversation, because an agent can neither undo nor continue
-    half a turn. The turns before this turn stay in `turns`. If there are such turns, `is_cut_off` is True.
-    Then call `begin_again` or `repeat_turns` before `send_message`: the agent's next session does not know
-    the earlier turns.
+    half a turn. The turns before this turn stay in `turns`, and `is_cut_off` is True if there are any. The
+    agent's next session does not know them. So while `is_cut_off` is True, call `begin_again` to forget them,
+    or `repeat_turns` to send them again, before `send_message`.
     """
 
     def __init__(

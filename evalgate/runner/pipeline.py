@@ -211,7 +211,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. Without `run_options.checkpoints`, the block closes the journal.
+    `hooks.tell` gets the expected usage. Without `run_options.checkpoints`, the journal is closed at the end.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.

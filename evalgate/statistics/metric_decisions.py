@@ -150,7 +150,7 @@ def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: R
 
     Return None for a verdict that does not depend on the distance:
 
-    - A verdict on cases or data.
+    - A verdict by single cases that broke, or by missing scores or runs.
     - A verdict on an average that depends on a required proof (`unproven`) or on luck (`likely_luck`).
     - A fail or inconclusive verdict on a value that has reached its limit.
 

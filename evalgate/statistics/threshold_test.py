@@ -1,4 +1,7 @@
-"""Compare means and pass^k with a minimum, by intervals that keep a width even if all scores are equal."""
+"""Compare means and pass^k with a minimum, by confidence intervals.
+
+The intervals have a width also if all scores are equal: few equal scores prove little.
+"""
 
 import math
 from collections.abc import Sequence

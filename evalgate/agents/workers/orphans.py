@@ -163,7 +163,10 @@ def run_watchdog(gate: str) -> None:
 
 
 def _wait_until_gone(gate: str) -> bool:
-    """Wait until no process has a mark that begins with `gate`; return False after a second of waiting."""
+    """Wait until no process with a mark of this gate is left; return False after a second of waiting.
+
+    `gate` is the prefix of the gate's marks (`get_mark_prefix`).
+    """
     end = time.monotonic() + _GRACE_S
     while signal_orphans(gate, 0):
         if time.monotonic() > end:

@@ -159,7 +159,7 @@ def _wrap_one_recording(
 
 
 class _OrOneRecording:
-    """Annotation of a list of tool mocks. It lets the JSON Schema accept a single recording, too."""
+    """Annotation of a list of tool mocks. The JSON Schema also accepts one recording in its place."""
 
     @classmethod
     def __get_pydantic_json_schema__(

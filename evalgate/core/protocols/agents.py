@@ -165,7 +165,8 @@ class AgentContext:
 class Agent(Protocol):
     """The agent under test. `async with` starts it once for all cases, and stops it at the end.
 
-    `AgentOptions.build` builds it: `agents/workers/pool.py: WorkerPool` for an agent in processes of its own.
+    `AgentOptions.build` builds it. An agent in processes of its own is a `WorkerPool`, in
+    agents/workers/pool.py.
     """
 
     async def __aenter__(self) -> Self: ...

@@ -132,8 +132,9 @@ class MetricSummary:
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
         """Yield (name, sentence) for each sentence of the statistics; reports print the name first.
 
-        Sentences about this summary come first, with `label` as the name. If this summary also holds the
-        sentences about all summaries of its metric, they follow with the metric's `name`.
+        Sentences about this summary come first, with `label` as the name. A metric has one summary for each
+        threshold or eval set that differs, and the first of them also holds the sentences about the whole
+        metric. These follow, with the metric's `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)

@@ -43,20 +43,20 @@ _BLANKS = re.compile(r"\s+")
 class TextJudge(Protocol):
     """A judge of texts.
 
-    Its methods return None if the judge cannot decide. A judge that asks a model raises JudgeError if the
-    model returns no verdict.
+    Its methods return True or False, or None if the judge cannot decide. A judge that asks a model raises
+    JudgeError if the model returns no verdict.
     """
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Return True if all of `keywords` occur in `text`; `keywords` must not be empty."""
+        """Decide if all of `keywords` occur in `text`; `keywords` must not be empty."""
         ...
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """Return True if `text` means the same as `expected`."""
+        """Decide if `text` means the same as `expected`."""
         ...
 
     async def confirms_check(self, check: str, transcript: str) -> bool | None:
-        """Return True if `check` holds for the transcript."""
+        """Decide if `check` holds for the transcript."""
         ...
 
 
