@@ -12,8 +12,9 @@ from evalgate.system.signals import END_SIGNALS
 
 pytest_plugins = ["tests.browser"]
 
-# `nohup` ignores SIGHUP, and every program that a test starts would inherit that.
+# `nohup` ignores SIGHUP, and a shell's `&` may ignore SIGINT. Every program that a test starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time and without deadline, so that no test fails by chance.
 # `--hypothesis-profile=search` looks for new examples.
