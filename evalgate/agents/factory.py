@@ -221,8 +221,8 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
 
     Raises:
         InvalidInputError: the kind is unknown. The error has the line of `agent.kind` in the thresholds file.
-            It has no line if there is no file, or if `agent_name` is not "": then the command line names
-            the kind.
+            It has no line if there is no file, or if the command line names the kind (`agent_name` is
+            not "").
     """
     try:
         return plugin_registry.get_agent_type(kind)

@@ -55,7 +55,7 @@ def find_break(
 
     - A run of the case passed, and in all later gate runs (calls of the gate) every run of the case failed.
     - At least two runs failed in these later gate runs.
-    - If all runs were in random order, as many failures at the end would have a probability of at most 5 %.
+    - In a random order of all runs, so many failures in a row at the end have a chance of at most 5 %.
 
     A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
     without a score that counts are left out.
@@ -117,7 +117,7 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
 
 
 def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return the baseline without the runs before a break, and with `failing_since` set in broken cases.
+    """Return the baseline in which broken cases have `failing_since` and no runs before their break.
 
     All other cases keep their runs, and their `failing_since` becomes None. A case that is not in
     `case_thresholds` does not count as broken. A metric counts only if it is in the thresholds of its case.

@@ -41,8 +41,8 @@ def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) 
         tip: Newest commit of the history in which a date is looked up, if `source` is a path.
 
     Raises:
-        InvalidInputError: `source` has no history or is not a valid name of a branch; or `when` is neither a
-            tag, a commit nor a date, or lies in the future.
+        InvalidInputError: `source` is neither a path nor `branch:NAME` with a valid name; or `when` is
+            neither a tag, a commit nor a date, or lies in the future.
     """
     kind, colon, what = source.partition(":")
     is_branch = bool(colon) and kind == "branch"

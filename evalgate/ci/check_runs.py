@@ -53,7 +53,10 @@ class Check:
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
-    """Yield the field `output` of each request: one for up to 50 annotations, and one for each further 50."""
+    """Yield the field `output` of each request that posts the check run, with up to 50 annotations each.
+
+    Without annotations, one output is yielded.
+    """
     notes = [_build_annotation(each) for each in check.annotations]
     head = {
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,

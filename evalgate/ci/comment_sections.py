@@ -51,7 +51,7 @@ class CommentSection:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Return (run, attempt). Older sections compare as smaller."""
+        """Return (run, attempt), which orders sections by age: an older section has a smaller pair."""
         return self.run, self.attempt
 
 
@@ -167,7 +167,7 @@ def shorten_markdown(text: str, limit: int) -> str:
 
 
 def _close_open_blocks(text: str) -> str:
-    """Return the text that closes an open code block and open `<details>` elements, or ""."""
+    """Return the text that closes an open code block and open `<details>` elements; "" if none is open."""
     # CommonMark closes a block only with the same character, at least as often as the block began with it.
     fence = ""
     for match in _FENCE.finditer(text):

@@ -87,7 +87,7 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
 
 
 def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the outputs of a GitHub Actions step if its command ended without a record.
+    """Set the outputs of a GitHub Actions step after a command that ended without results.
 
     `verdict` is `error` and `exit-code` is `exit_code`; all other outputs are empty. Outside of GitHub
     Actions nothing is done.

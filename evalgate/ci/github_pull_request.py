@@ -141,7 +141,7 @@ def post_comment(
 ) -> PostResult:
     """Post or update the gate's single comment under a pull request.
 
-    Return the first `failed` or `skipped` result, or else the first result, with all comments' URLs in `url`.
+    Of several results, return the first `failed` or `skipped` one, or else the first; `url` has all URLs.
 
     Args:
         account: The token and the repository.

@@ -109,7 +109,7 @@ class PostResult:
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Build a message for the log about a post. `post_name` is its name there, such as `check run`."""
+    """Build a message for the log about a post. `post_name` names the post, such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -143,7 +143,7 @@ class PostTimeouts:
 
 
 class PostError(Exception):
-    """Error of a request or a post. `kind` is `skipped` if the failure was to be expected."""
+    """Error of a request or a post. `kind` is `skipped` for an expected failure, and else `failed`."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -222,9 +222,9 @@ _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still sa
 def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
     """Call `post` in a thread and return its result. If `post` raises an error, return a failure.
 
-    The result is `failed` if `post` takes longer than `total_s` plus a grace period of at most five seconds.
-    `post` is not stopped then: it continues in its daemon thread until the process ends. `host` names the
-    service in the message.
+    The result is `failed` if `post` takes longer than `timeouts.total_s` plus a grace period of at most five
+    seconds. `post` is not stopped then: it continues in its daemon thread until the process ends. `host`
+    names the service in the message.
     """
     limit = timeouts.total_s + min(timeouts.total_s, _MOST_GRACE_S)
     result = PostResult("failed", f"{host} did not answer within {limit:g} s")

@@ -84,8 +84,9 @@ class CommentThread(Protocol):
 class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
-    If both `unchanged` and `final` are None, the job has written the comment or tried to. It reads the
-    comment again, because another job may have written at the same time.
+    `unchanged` is set if the comment needed no change, and `final` if another section must stay. If both are
+    None, the job has written the comment or tried to. The job then reads the comment again, because another
+    job may have written at the same time.
     """
 
     unchanged: Comment | None = None
@@ -223,7 +224,7 @@ class StickyComment:
     def _sync_comment(self) -> _SyncResult:
         """Read the comment. Write to it if necessary.
 
-        Nothing is written if the comment is complete, or if another section must stay under this job's key.
+        Nothing is written if the comment needs no edit, or if another section must stay under this job's key.
         """
         ours = self._find_own_comments()
         # Oldest comment last: it stays, so its sections win over equally new sections of other comments.
@@ -245,7 +246,8 @@ class StickyComment:
         section of another job that was there before this job wrote. In the last case, a note about the
         replacement is added to `section`. `ours` are the gate's comments, the oldest first.
 
-        If another job's comment stays in the place of a comment that this job created, delete the latter.
+        If `existing` must stay although it is not newer, delete a comment that this job created, unless
+        this comment is the oldest.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -339,7 +341,7 @@ class StickyComment:
         self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
-        """Update `comment` if it is not complete. Otherwise delete the duplicates in `others`.
+        """Edit `comment` if `_is_complete` is False for it. Otherwise delete the duplicates in `others`.
 
         Return `comment` if nothing was written or deleted, or else None.
         """

@@ -116,9 +116,9 @@ def run_aa_test(
 ) -> AaResult:
     """Run the gate on random samples of stored runs. Seeds are fixed: equal stored runs give equal results.
 
-    `cases`, which must all be able to close the gate, have the runs and policies. `stored` has the raw scores
-    of the same runs. `repeats` is the number of trials. Cases with fewer than `FEWEST_RUNS` scored runs are
-    left out and counted.
+    `cases` have the stored runs and the policies, and all must be able to close the gate. `stored` has the
+    raw scores of these runs. `repeats` is the number of trials. Cases with fewer than `FEWEST_RUNS` scored
+    runs are left out and counted.
 
     Raises:
         InvalidInputError: no case has enough stored runs with a score.
@@ -177,7 +177,7 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 def _count_runs(pair: _Pair) -> int:
     """Count the stored runs of a case that have a score, or in which the agent crashed or timed out.
 
-    The result is at most the number of runs in the `CaseResult`, which has no follow-up runs.
+    The result is at most the number of runs in the `CaseResult`, from which follow-up runs were removed.
     """
     case, before = pair
     scored = sum(
@@ -256,7 +256,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the first reason of a closed gate in a few words, or unchanged if its kind is unknown."""
+    """Return the kind of the first reason of a closed gate; the reason itself if its kind is unknown."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
@@ -393,7 +393,7 @@ def measure_false_alarms(
 
     `rounds` is the number of fresh runs of each case. If `rounds` is given, `stored` is ignored. Otherwise
     `stored` names a `results.json` or a baseline; None means `gate.baseline`, or the default baseline if
-    `gate.baseline` is not set.
+    `gate.baseline` is not set. `repeats` is the number of trials.
 
     For a baseline, the policies of cases are those of the thresholds file, and cases that are in no eval set
     of today do not count. A `results.json` has the policies of its own run.

@@ -58,7 +58,7 @@ class AcceptOptions:
 
     @property
     def accepted(self) -> AcceptedParts:
-        """Return the run, turn and part of each case to accept, as `--run`, `--turn` and `--only` say."""
+        """Return the run, turn and part to accept of each case: `--run`, `--turn` and `--only`."""
         return AcceptedParts(self.run, self.turn, self.only)
 
 
@@ -166,7 +166,7 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return overrides with `paths` as eval sets, and with the run's options that change cases."""
+    """Return overrides with `paths` as eval sets, and the options of the recorded run that affect cases."""
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -293,9 +293,9 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if the response of at least one turn is not accepted, because the turn expects none.
+    """Return True if a turn expects no response: the agent's response in this turn is then not accepted.
 
-    `only` is the value of `--only`. If it is given, the user has chosen what to accept, so return False.
+    Return False if `only`, the value of `--only`, is given: the user has then chosen what to accept.
     """
     expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
     return any(reply.response is None for reply in expected) and only is None

@@ -122,7 +122,7 @@ def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str
 def _read_post_options(environ: Mapping[str, str]) -> "PostOptions | None":
     """Return the settings of the posts that the inputs ask for, or None if they ask for no post.
 
-    Other inputs are not checked, because an error in them is to be posted with these settings.
+    Other inputs are not checked here: an error in one of them is posted later, with these settings.
     """
     from evalgate.ci.posting import ACTIONS_BOT, ONLY_GATE, PostOptions
 

@@ -47,7 +47,7 @@ def run_backtest(
     Each result is compared with those runs of the baseline that are older than the result. Control runs (runs
     of the base commit's agent) and the older baseline `gate.anchor` are ignored. An interrupted run keeps its
     verdict. A result may have no verdict for a reason that its cases do not show, for example if the agent
-    could not be reached. Such a result has no verdict again.
+    could not be reached. Such a result gets no verdict here either.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.

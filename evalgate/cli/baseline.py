@@ -27,7 +27,7 @@ def baseline() -> None:
 
 
 def _add_save_options(command: _Command) -> _Command:
-    """Add the options that `save` and `accept` share to a command."""
+    """Add to a command the options that `save` and `accept` share."""
     for option in (
         in_project_directory,
         thresholds_file,

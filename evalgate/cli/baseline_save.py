@@ -158,7 +158,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Explain why a variant, a shard or a run of some cases cannot be saved; "" for every other run."""
+    """Explain why a record of a variant, a shard or only some cases cannot be saved; "" for any other."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

@@ -136,7 +136,8 @@ def _estimate_drops(
 ) -> dict[str, DetectableDrop]:
     """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    The metrics `reported`, which do not gate, are left out. So are cases that do not gate by `current`.
+    Metrics and cases that cannot close the gate are left out. `reported` has the names of these metrics, and
+    `current` decides which cases these are.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
@@ -160,7 +161,7 @@ def _estimate_increases(
 ) -> Iterator[tuple[str, DetectableIncrease]]:
     """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline.
 
-    Cases that do not gate by `current` are left out.
+    Cases that, according to `current`, cannot close the gate are left out.
     """
     criteria = {each.metric: each for each in destination.criteria}
     counted = current.select_gating_cases(baseline)
@@ -221,7 +222,8 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
 def get_excessive_drop(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
     """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
 
-    Return 1 if every drop is allowed, even one over the whole range. `own` is the range.
+    Return 1 if every drop is allowed, even one over the whole range. `own` is the metric's range. `criterion`
+    is None for a metric without a criterion.
     """
     allowed = find_excessive_drop(criterion, own, gate.max_regression)
     return 1.0 if allowed is None else allowed

@@ -174,7 +174,8 @@ def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
 def _prepare_input() -> None:
     """Let `input` edit lines and recall earlier ones, if Python was built with readline.
 
-    Typed bytes that are not in the terminal's encoding become U+FFFD: neither an agent nor a file takes them.
+    Typed bytes that are invalid in the terminal's encoding become U+FFFD, because neither an agent nor a file
+    accepts such bytes.
     """
     import io
     from contextlib import suppress

@@ -299,10 +299,10 @@ class ChatTerminal:
     def _end(self) -> bool:
         """Save the conversation if the command line names a file. Return True if the command may end.
 
-        Return False if the conversation cannot be saved for the first time: the conversation then goes on.
+        After the first failure to save it, return False: the conversation then goes on.
 
         Raises:
-            InvalidInputError: the conversation could not be saved for the second time.
+            InvalidInputError: the conversation could not be saved, for the second time.
         """
         if not self._has_unsaved:
             return True

@@ -67,7 +67,10 @@ class ChatPrinter:
             self.print_line(keep_last_lines(failure.detail), err=True, dim=True)
 
     def print_saved(self, saved: SavedCases, cases: int) -> None:
-        """Print the file in which cases were saved, the data that were lost, and the request to review."""
+        """Print the file in which cases were saved, the data that were lost, and a request to read the cases.
+
+        `cases` is the number of cases.
+        """
         for sentence in saved.lost:
             self.print_line(f"{saved.path}: {sentence}", err=True)
         if saved.is_redacted:

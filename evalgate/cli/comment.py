@@ -39,8 +39,8 @@ def post_stored_record(
 ) -> None:
     """Read and check a stored record, and post it as `options` ask. Pass each notice to `on_notice`.
 
-    If the record cannot be used, post that there is no verdict, because an earlier comment may call the gate
-    open, and raise an error. If a relative path leads out of `folder`, post nothing.
+    If the record cannot be used, post that there is no verdict, and then raise an error. Without this post,
+    an earlier comment might still call the gate open. If a relative path leads out of `folder`, post nothing.
 
     Raises:
         InvalidInputError: a relative path leads out of `folder`; or the file cannot be read, is a link, is

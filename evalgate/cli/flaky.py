@@ -50,8 +50,8 @@ class FlakyCase:
     def is_proposed(self) -> bool:
         """Return True if the report proposes to quarantine the case.
 
-        The failures must alternate with passes, the case must not have broken, and `flip_rate` must be at
-        least `PROPOSED`.
+        Its failures must alternate with passes, and its `flip_rate` must be at least `PROPOSED`. A case that
+        passed until a commit and has failed since is not proposed.
         """
         is_steady = self.failing_since is not None or not self.alternates
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED

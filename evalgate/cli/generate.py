@@ -148,7 +148,7 @@ def _describe_review(case: EvalCase) -> str:
 
 
 def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | None:
-    """Return the dataset of another tool that `--from` names. Return None if `--from` names anything else.
+    """Return the dataset of another tool that `--from` names; None for a recording, or without `--from`.
 
     Raises:
         InvalidInputError: `--from` names a file of stories, or a YAML file of no known tool.

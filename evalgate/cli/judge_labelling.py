@@ -177,7 +177,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 def build_judge_check(folder: Path, thresholds_file: str | None) -> JudgeCheck:
     """Compare judges with people's labels.
 
-    For each metric, the judges of the sample that was drawn last (`evalgate judge sample`) are compared.
+    For each metric, only the judges in its last sample (`evalgate judge sample`) are compared.
 
     Raises:
         InvalidInputError: no sample was drawn, or a file cannot be used.

@@ -123,7 +123,7 @@ def _measure(
 ) -> int:
     """Run the cases with each variant, write the reports and return the exit code.
 
-    With `confirm`, the winner and the reference are run again.
+    With `confirm`, the winning variant and the reference variant are run again.
     """
     from evalgate.reporting.matrix.files import RENDERERS
     from evalgate.reporting.report_files import check_writable, remove_reports

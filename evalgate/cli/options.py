@@ -43,7 +43,7 @@ class FormatParamType(TextType):
 
 
 def require_nonempty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the value; raise `BadParameter` if it is blank. None means that the option is absent."""
+    """Return the value, or None if the option is absent. Raise `BadParameter` for a blank value."""
     if value is not None and not value.strip():
         raise click.BadParameter("must not be empty", param=parameter)
     return value
@@ -336,7 +336,7 @@ def add_plan_options(command: _Command) -> _Command:
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add the options of agent, judge and thresholds that `run`, `merge` and `matrix` share to a command."""
+    """Add to a command the options of agent, judge and thresholds that `run`, `merge` and `matrix` share."""
     return add_options(command, _MEASURE_OPTIONS)
 
 

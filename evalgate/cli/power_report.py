@@ -47,7 +47,7 @@ class PlanRequest:
 class DesignPower:
     """The drops of one metric that the gate catches with one setting of `runs`.
 
-    The wanted drop is the value of `--drop`.
+    The wanted drop, which `cases` refers to, is the value of `--drop`.
     """
 
     runs: str
@@ -158,7 +158,7 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
 
 @frozen
 class _PlanBasis:
-    """Suite that the figures of a plan are computed for."""
+    """Cases that a plan is computed for, with the measured or assumed noise of their scores."""
 
     noise: Mapping[str, Sequence[CaseNoise]]
     """Noise of each case that can close the gate, by metric."""
@@ -173,7 +173,7 @@ class _PlanBasis:
 
 
 def _assume_basis(request: PlanRequest, target: BaselineTarget, current: CurrentCases) -> _PlanBasis:
-    """Return a suite with assumed noise.
+    """Return the basis of a plan without a baseline: the noise of the scores is assumed.
 
     Raises:
         InvalidInputError: the number of cases is not known.
@@ -194,7 +194,7 @@ def _assume_basis(request: PlanRequest, target: BaselineTarget, current: Current
 def _measure_basis(
     baseline: Baseline, request: PlanRequest, target: BaselineTarget, current: CurrentCases
 ) -> _PlanBasis:
-    """Return the suite of the baseline's cases that count today.
+    """Return the basis of a plan from those cases of the baseline that count today.
 
     Raises:
         InvalidInputError: the baseline has no score of a case that can close the gate.
@@ -279,7 +279,7 @@ def _plan_metrics(
 def _plan_costs(
     designs: Mapping[str, RunDesign], target: BaselineTarget, basis: _PlanBasis, concurrency: int
 ) -> Iterator[DesignCost]:
-    """Yield the cost of each design, with `concurrency` runs at once."""
+    """Yield the cost of each setting of `runs` in `designs`, with `concurrency` runs at the same time."""
     for label, design in designs.items():
         least = find_least_runs(target.criteria) if design.is_auto else design.runs
         yield _plan_cost(label, least, design.runs, basis.run_size, basis.stored, concurrency)
@@ -376,7 +376,7 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield at most one sentence. It explains why the gate cannot catch the wanted drop reliably."""
+    """Yield one sentence if the gate cannot reliably catch the drop of `--drop`: it says why."""
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
     if metric.drop > metric.largest_drop:

@@ -59,7 +59,7 @@ class PathParamType(TextType):
         """Convert a path typed in the folder `typed_in` to a path relative to `root`, a folder above.
 
         An absolute path is not changed. A path that exists only relative to `root` is not changed either. So
-        commands that a report shows work in every folder of the repository.
+        a command that a report shows works in every folder of the repository.
         """
         moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
@@ -189,12 +189,12 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFolder:
-    """Return the project folder of `typed_in`, as `find_project` does, but not one that the change chose.
+    """Return the project folder of `typed_in` as `find_project` does, but do not let a change select it.
 
-    In a job that tests an unmerged change, the rules of the base branch apply unless `--policy` is `head`.
-    Then a thresholds file counts only if the base branch has the file, or if git does not track it. So a
-    change cannot choose other rules by removing or adding a thresholds file. If no such file exists, every
-    thresholds file counts. `policy` is the value of `--policy`, or None if it is absent.
+    In a job that tests an unmerged change, a thresholds file counts only if the base branch has it, or if git
+    does not track it. So a change cannot choose other rules by removing or adding a thresholds file. If no
+    file counts, or if `--policy` is `head`, return the result of `find_project`. `policy` is the value of
+    `--policy`, or None if it is absent.
     """
     from evalgate.system.pull_requests import describe_unmerged_change
 

@@ -204,9 +204,10 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
 def _keep_eval_sets(
     workspace: Workspace, folder: Path, patterns: tuple[str, ...], homes: set[Path], agents: tuple[str, ...]
 ) -> ProjectImport:
-    """Return the import of a project that keeps its eval sets: files of `patterns` in the folders `homes`.
+    """Return the import of a project with eval sets that stay in place.
 
-    Files of criteria, sessions and names of variables are searched in all of `folder`.
+    `patterns` select the eval sets, `homes` are the folders with eval sets, and `agents` are the agents of
+    the project. Files of criteria, sessions and names of variables are searched in all of `folder`.
     """
     names = {path.name for each in homes for path in each.iterdir()}
     is_trpc = any(name.endswith(".metrics.json") for name in names)

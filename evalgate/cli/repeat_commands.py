@@ -60,9 +60,9 @@ def build_repro_options(
 ) -> tuple[str, ...]:
     """Build the options of a command line that repeats the run of one case.
 
-    `folder` is the run's `-C`. In the result, it is relative to the current folder, in CI to the root of the
-    checkout. `-c` and `--out` are relative to `-C`. In CI, absolute paths outside of these folders and an
-    absolute `--python` are left out, because only the CI machine has them.
+    `folder` is the run's `-C`. The result's `-C` is relative to the current folder, or in CI to the root of
+    the checkout. Its `-c` and `--out` are relative to `folder`. In CI, absolute paths outside of these
+    folders and an absolute `--python` are left out, because only the CI machine has them.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
@@ -116,7 +116,7 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
 def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
     """Return `path` relative to `folder`, or `as_typed` if `path` lies outside of `folder`.
 
-    Return "" for an absolute path outside of `folder` in CI, because only the CI machine has it.
+    In CI, return "" instead of an absolute `as_typed`, because only the CI machine has this path.
     """
     found = path.resolve()
     if found.is_relative_to(folder):

@@ -128,8 +128,8 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
     """Return a copy of the snapshot `after` in which the files `paths` have their states of `before`.
 
-    A file of `paths` that `before` lacks is removed from the copy. With an older snapshot as `before`, a
-    later comparison with the copy reports the changes of these files once more.
+    A file of `paths` that `before` lacks is removed from the copy. If `before` is
+    older, a later comparison of the copy with the files reports the changes of `paths` once more.
     """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
@@ -285,9 +285,9 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _watch_sets_outside(self) -> bool:
-        """Watch eval sets outside of the working folder, too. Return True if one was not watched before.
+        """Watch eval sets outside of the working folder, too. Return True if one is new to the watcher.
 
-        An eval set that was not watched before does not count as a changed file.
+        A newly watched eval set does not count as a changed file.
         """
         outside = {path for path in self._sets if not Path(path).is_relative_to(self._folder)}
         new = outside - set(map(str, self._watcher.further))

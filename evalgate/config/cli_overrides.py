@@ -236,9 +236,9 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """Return `config` for agents of `kind`.
+    """Return `config` with `kind` as the kind of the agent.
 
-    If the kind changes, only the settings that all kinds share are kept.
+    If `config` has another kind, only the settings that all kinds share are kept.
     """
     if config.kind == kind:
         return config

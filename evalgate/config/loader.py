@@ -40,11 +40,11 @@ _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
-    """Return the first path in `folder` with a name of `DEFAULT_NAMES`, or None.
+    """Return the path of the first name in `DEFAULT_NAMES` that exists in `folder`; None if none exists.
 
-    It may be a folder or a link that leads nowhere: reading it raises an error that says so. Otherwise, the
-    defaults of another tool would replace the user's thresholds unnoticed. A pyproject.toml is found only if
-    it is a file with a table for evalgate.
+    A folder or a broken link of this name is returned, too, so that reading it raises an error. If it were
+    skipped, the defaults of another tool would replace the user's thresholds unnoticed. A pyproject.toml
+    counts only if it is a file with a table for evalgate.
 
     Raises:
         OSError: a pyproject.toml cannot be read.

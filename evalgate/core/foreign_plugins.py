@@ -64,12 +64,12 @@ def load_entry_point(point: "EntryPoint") -> Any:
 
 
 def describe_plugin(point: "EntryPoint") -> str:
-    """Return the plugin's name and its package, as messages call it."""
+    """Return a text for messages with the plugin's name and its package."""
     return f"the plugin `{point.name}` of {describe_package(point)}"
 
 
 def describe_package(point: "EntryPoint") -> str:
-    """Return the package that provides the plugin, as messages call it; else the plugin's `module:name`."""
+    """Return a text for messages with the plugin's package, or with `module:name` if it is not known."""
     return f"the package `{point.dist.name}`" if point.dist else f"`{point.value}`"
 
 

@@ -57,7 +57,7 @@ def translate_plugin_errors(
     """Turn an exception in the block into an InvalidInputError that names the package of the plugin `name`.
 
     `where` has the place of the user's setting, and a text that begins the message. `own` lists evalgate's
-    own plugins; exceptions in blocks with these plugins are raised unchanged.
+    own plugins: if `name` is one of them, exceptions are raised unchanged.
 
     Raises:
         EvalgateError: the block raised this error.

@@ -44,13 +44,13 @@ class AcceptedParts:
 def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
-    If `accepted.run` is a number, return the run with this number. If it is None, return the first run, with
-    which all other runs must agree in the accepted parts. Follow-up runs (`RunResult.confirms`) are then
-    ignored.
+    If `accepted.run` is a number, return the run with this number. If it is None, return the first run. Then
+    all other runs must agree with it in the accepted parts, except follow-up runs (`RunResult.confirms`),
+    which were only added to decide whether a failing case broke.
 
     Raises:
-        InvalidInputError: the case was not run, or has no run of the given number. Also raised if one of
-            these runs has no answer, or if no number is given and the runs disagree.
+        InvalidInputError: the case was not run, or has no run of the given number. Also raised if a
+            considered run has no answer, or if no number is given and the runs disagree.
     """
     counting = [run for run in result.runs if not run.confirms]
     if accepted.run is not None:
@@ -147,7 +147,7 @@ def _select_parts(run: RunResult, accepted: AcceptedParts) -> list[object]:
 def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
     """Return True if the actual response becomes the expected one.
 
-    So it is if `only` selects responses, or if `only` is None and `expected` holds a response.
+    It does if `only` selects responses, or if `only` is None and `expected` holds a response.
     """
     return only == "response" or (only is None and expected is not None and expected.response is not None)
 
@@ -158,8 +158,8 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
     Raises:
         InvalidInputError: the case has no turn `accepted.turn`, or has no turns because its user is
             simulated. Also raised if a turn of the run has no reply, or lacks a response that the case
-            expects, or if the record hides a part of a reply. Also raised if `accepted` selects a turn or a
-            part of a case with several turns and with goals, which belong to the whole conversation.
+            expects, or if the record hides a part of a reply. Also raised if the case has several
+            turns and goals, and `accepted` selects a turn or a part: goals are for the whole conversation.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:

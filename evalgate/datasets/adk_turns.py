@@ -49,8 +49,9 @@ def normalize_keys(value: Any) -> Any:
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
     """Return the data of an invocation for which a `CaseTurn` has no other field; {} if there are none.
 
-    The result has the durations, and each content (`CONTENTS`) with such data as a whole. Its keys are in
-    snake_case. Nearly every invocation has no such data, so a quick check looks for this case first.
+    The result has the durations, and the contents (`CONTENTS`) that hold such data. A content is returned as
+    a whole. All keys are in snake_case. Nearly every invocation has no such data, so a quick check looks for
+    this case first.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON

@@ -47,7 +47,7 @@ def finish_reading(
     """Return the notices about ignored keys, after a file was read completely.
 
     `find_repeated` yields a problem for each id that several cases share. This function calls it only if
-    there are problems or repeated ids, because `find_repeated` reads the whole file again.
+    there are repeated ids or other problems, because `find_repeated` reads the whole file again.
 
     Raises:
         InvalidInputError: the file has problems. The error lists all of them in the order of the file.

@@ -113,7 +113,7 @@ class CaseNotes(BaseModel):
     @field_validator("cases", mode="before")
     @classmethod
     def _replace_null(cls, value: object) -> object:
-        """Return {} for None, which `cases:` has if all cases were dropped; any other value unchanged."""
+        """Return {} for None, the value of `cases:` without any case; return other values unchanged."""
         return {} if value is None else value
 
 

@@ -39,7 +39,7 @@ def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileC
     `edit`, and CR LF becomes LF if all lines end in CR LF. The new content has both again.
 
     Raises:
-        InvalidInputError: the file cannot be read, would hold invalid notes, or `edit` raised the error.
+        InvalidInputError: the file cannot be read, the new notes are invalid, or `edit` raises this error.
     """
     before = read_content(path, shown_as)
     text = "" if before is None else decode_text(before, shown_as)
@@ -292,7 +292,7 @@ def _format_note(name: str, note: CaseNote) -> str:
 def build_note(
     *, source: str, tags: Iterable[str], day: date, mocks: Iterable[Mapping[str, object]] = ()
 ) -> CaseNote:
-    """Return the note about an imported case, with the status `observed`."""
+    """Return the note about a case that was imported on `day`, with the status `observed`."""
     return CaseNote.model_validate(
         {
             "status": "observed",

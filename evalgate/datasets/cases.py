@@ -122,10 +122,10 @@ def describe_unmatched_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return ids and tags that select no case by mistake, worded as "called `a` or tagged `b`"; "" if none.
+    """Return ids and tags that are probably mistakes, worded as "called `a` or tagged `b`"; "" if none.
 
-    If `ids` and `tags` together select no case, the text names all of them. If they select a case, the text
-    names only ids that match no case and have no wildcards: an unmatched wildcard or tag is no mistake then.
+    If `ids` and `tags` together select no case, the text names all of them. Otherwise, it names only ids that
+    match no case and have no wildcards: a tag or an id with wildcards may then match nothing.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

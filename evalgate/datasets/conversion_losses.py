@@ -73,7 +73,7 @@ def _get_mime_type(kind: str, held: JsonObject) -> str | None:
 
 
 def to_trpc_part(part: JsonObject) -> JsonObject | None:
-    """Convert an attachment to a part in tRPC-Agent-Go's form; return None if it has no equivalent."""
+    """Convert an attachment to a part in tRPC-Agent-Go's form; return None if there is no equivalent."""
     if isinstance(part.get("type"), str):
         return part
     given = {key: value for key, value in part.items() if value is not None}

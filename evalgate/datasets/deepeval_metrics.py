@@ -45,8 +45,8 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
 
     A `ToolCorrectnessMetric` becomes the criterion `trajectory_recall`, or `trajectory_exact_match` if it
     asks for an exact match. If several become the same criterion, only the one with the highest threshold is
-    kept, and `lost` does not list the others. A metric that becomes a check is lost if it is constructed with
-    different options, because only the code of the tests decides which case gets which options.
+    kept, and `lost` does not list the others. A metric that becomes a check is lost if the tests construct
+    it several times with different options, because only their code decides which case gets which options.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -118,7 +118,7 @@ def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
 
 
 def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, dict[str, object]]:
-    """Return the threshold of a `ToolCorrectnessMetric` and its criterion.
+    """Return the threshold of a `ToolCorrectnessMetric`, and its criterion as {name: settings}.
 
     Raises:
         NoCounterpartError: evalgate has no equivalent criterion, or an option's value is computed.

@@ -269,10 +269,10 @@ def _normalize_turn(
 ) -> tuple[object, object]:
     """Return the parts of a turn that must be equal after an edit: as intended, and as found in the new text.
 
-    In a case with goals, these parts are the user's message and, if `is_same_journey` is True, the expected
-    reply. `is_same_journey` means that the goals and the number of turns are unchanged. In any other case,
-    the parts are the whole turn if the edit left it unchanged (`is_kept`). For a changed turn, differences
-    that a format makes are removed, such as another order between calls and messages.
+    In a case with goals, these parts are the user's message and, if the goals and the number of turns are
+    unchanged (`is_same_journey`), the expected reply. In any other case, they are the whole turn if the edit
+    left it unchanged (`is_kept`). For a changed turn, differences that a format makes are removed, such as
+    another order between calls and messages.
     """
     if case.journey is not None:
         if not is_same_journey:

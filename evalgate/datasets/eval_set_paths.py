@@ -48,7 +48,7 @@ class EvalFile:
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return this file with the selections of `other` added: the same file, named by another pattern."""
+        """Return this file with its own selections and those of `other`, which names the same file."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 
@@ -86,7 +86,8 @@ def find_adjacent_thresholds_file(
 ) -> Path | None:
     """Return the thresholds file next to an eval set; None if there is none.
 
-    A file of tRPC-Agent-Go comes before a file of Google ADK. `exists` returns True if a path is a file.
+    If both exist, tRPC-Agent-Go's file is preferred to Google ADK's. `exists` returns True if a path is a
+    file.
     """
     return find_metrics_file(eval_set_path, eval_set_id, exists) or find_test_config(eval_set_path, exists)
 

@@ -32,7 +32,7 @@ _EMPTY_VALUES: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Mark in the annotation of a field that holds decoded JSON: `model` has the keys of this JSON."""
+    """Annotation of a field that holds decoded JSON: the keys of this JSON are the fields of `model`."""
 
     model: type[BaseModel]
 
@@ -52,8 +52,8 @@ def collect_ignored_keys(
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key of a field may be spelled like the field, like its alias, or in camelCase. It may also be any other
-    text for which `spelled` returns the same form. A key with the value null is not returned. A key with
+    A key of a field may be spelled like the field, like its alias, or in camelCase. Any other spelling is
+    read, too, if `spelled` returns the same text for it. A key with value null is not returned. A key with
     another empty value is returned only if the format's engine rejects the key. `value` may have any type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
@@ -66,7 +66,7 @@ class _KeyScanner(Protocol):
     """Finder of keys that no model reads, in the values of one field."""
 
     def is_clean(self, value: Any) -> bool:
-        """Return True if a value has no unread key; False when in doubt."""
+        """Return True if a value certainly has no unread key; False means that it may have one."""
         ...
 
     def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:

@@ -131,7 +131,7 @@ def _iter_providers(value: Mapping[str, object]) -> Iterator[JsonObject]:
 
 
 def _choose_prompt(document: ConfigDocument, folder: Path, lost: list[str]) -> str:
-    """Return the template of the first readable prompt, or "".
+    """Return the template of the first prompt that can be read; "" if there is none.
 
     Sentences about unreadable and further prompts are added to `lost`.
     """
@@ -398,7 +398,7 @@ def _convert_all_assertions(
 def _merge_checks(
     ids: Sequence[str], checks_of: Sequence[Sequence[CarriedCheck]]
 ) -> Mapping[str, JsonObject]:
-    """Return the section `checks`, by unique names; equal checks of several cases become one check.
+    """Return the section `checks` as {unique name: check}; equal checks of several cases become one.
 
     `checks_of` has the checks of each case in `ids`; budgets among them are left out. The key `ids` of a
     check lists its cases, and is absent if the check is for all cases.

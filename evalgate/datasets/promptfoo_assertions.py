@@ -88,9 +88,9 @@ def convert_assertions(
     """Yield checks that all pass if and only if the converted assertions pass.
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
-    `report_loss` is called for each assertion without a counterpart. Nothing is converted if checks cannot
-    express the threshold. Nor is it if a single passed assertion reaches the threshold, and one of the
-    assertions has no counterpart. Then `report_loss` is called once, for the whole list.
+    `report_loss` is called for each assertion without a counterpart. In two cases, nothing is converted, and
+    `report_loss` is called once, for the whole list: checks cannot express the threshold, or one passed
+    assertion is enough for the threshold and one of the assertions has no counterpart.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False

@@ -16,10 +16,10 @@ _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    r"""Return an RE2 pattern for the texts that `fullmatch` of Python's `re` accepts, and no others.
+    r"""Return an RE2 pattern that accepts the same texts as `fullmatch` of Python's `re`.
 
-    The text may also have further blanks at both ends. Look-around and references to named groups are not
-    translated; RE2 rejects them when it compiles the result.
+    In addition, it accepts these texts with further blanks at both ends. Look-around and references to named
+    groups are not translated; RE2 rejects them when it compiles the result.
 
     Raises:
         UnknownPatternError: Python's `re` rejects the pattern, or a part such as `\1` has no form in RE2.

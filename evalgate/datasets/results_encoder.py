@@ -147,7 +147,7 @@ def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, obj
 
 
 def as_dict(value: "DataclassInstance") -> dict[str, Any]:
-    """Return the fields of an object that are written, by name; nested objects are not converted."""
+    """Return, by name, the fields of an object for `results.json`; nested objects are not converted."""
     always, always_of, optional, optional_of, usual, _ = _LAYOUTS[type(value)]
     written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
     held = optional_of(value)
@@ -159,7 +159,7 @@ def as_dict(value: "DataclassInstance") -> dict[str, Any]:
 
 
 def as_tree(value: "DataclassInstance") -> dict[str, Any]:
-    """Return the fields of an object that are written, by name; nested objects become dicts, too."""
+    """Return, by name, the fields of an object for `results.json`; nested objects become dicts, too."""
     written = as_dict(value)
     for name in _LAYOUTS[type(value)].nested:
         held = written.get(name)

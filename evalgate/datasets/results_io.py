@@ -250,7 +250,7 @@ _BEGINNING = compile_lazily(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 @cache
 def _get_record_adapter() -> "TypeAdapter[Record]":
-    """Return pydantic's adapter of `Record`; the first call takes longer than a small run to build it."""
+    """Return pydantic's adapter of `Record`. The first call builds it, and takes longer than a small run."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)
@@ -329,7 +329,7 @@ this JSON has no line end."""
 
 
 def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
-    """Return the record in a `results.json` without cases, and an iterator over the JSON of each case.
+    """Return the record of a `results.json`, but without its cases, and an iterator over each case's JSON.
 
     Raises:
         ValueError: the file does not have the layout of `dump_record`, or has no cases.

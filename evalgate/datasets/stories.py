@@ -115,7 +115,7 @@ def _get_row_position(line: int, _: Location = ()) -> tuple[int, int]:
 
 
 class _TooManyCellsError(ValueError):
-    """Error for a row with more cells than the first line: an unquoted comma splits a text."""
+    """Error for a row with more cells than the first line, usually because of an unquoted comma."""
 
 
 def _parse_story(columns: Sequence[str], row: Sequence[str]) -> _Story:

@@ -50,8 +50,8 @@ class _Token(NamedTuple):
 def parse_keyword_expression(text: str) -> Matcher:
     """Return a function that evaluates the expression `text`.
 
-    The returned function takes a function that returns True for each name that matches. It returns True if
-    the expression holds.
+    The returned function returns True if the expression holds. Its argument is a function that gets a name
+    and returns True if the name matches.
 
     Raises:
         KeywordExpressionError: the text is empty or no expression, or nests deeper than 100 levels.

@@ -44,7 +44,7 @@ def translate_validation_error(
 ) -> list[Problem]:
     """Return the problems that a pydantic error holds, each once, in file order.
 
-    pydantic calls a list too short if some of its items are invalid: this is not reported in addition.
+    If items of a list are invalid, pydantic may also call the list too short; this error is left out.
 
     Args:
         error: Error of the validation.

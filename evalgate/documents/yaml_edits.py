@@ -84,8 +84,8 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
     """Add the first missing key of `path` to a YAML document, with the value `value`, and return the text.
 
-    The key is added to the object at the end of the existing part of `path`. If there is an empty object or
-    no object, an object with the key replaces it. Further missing keys are not added: `value` has them.
+    The key is added to the value at the end of the existing part of `path`. If this value is empty or not an
+    object, a new object replaces it. If `path` has further missing keys, `value` must already contain them.
 
     `nodes` are the root node of the document (None for a text without a document) and the nodes of the
     existing keys of `path`, in order.

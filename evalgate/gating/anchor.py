@@ -131,8 +131,8 @@ def decide_anchor_outcome(
 
     - `held`: the average passes the comparison.
     - `doubtful`: the comparison is inconclusive.
-    - `fell_before`: the comparison fails, but not because of the tested change. This is not merged yet, and
-      the average did not fall against the moving baseline by more than luck.
+    - `fell_before`: the comparison fails, but not because of the tested change. The change is not merged
+      yet, and the average did not fall against the moving baseline by more than luck.
     - `fell`: every other comparison that fails.
 
     Args:

@@ -75,7 +75,7 @@ class BudgetFigures:
         """Return the mean cost of each case that was free in the baseline and costs something now.
 
         Every stored run of such a case cost 0, and every run now costs more. An increase from 0 has no ratio.
-        Budgets of counts return an empty list: 1 is added to their figures, so no figure is 0.
+        For a budget of counts the list is empty: 1 is added to each count, so no figure is 0.
         """
         if self.metric in _COUNTS:
             return []

@@ -59,8 +59,8 @@ def compare_runs(
 
     `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
 
-    `with_power` is False if only the verdict is wanted: then the drops that the gate catches reliably are not
-    estimated, which would take longer than all the rest.
+    `with_power` is False if only the verdict is wanted. Then the drops that the gate catches reliably are not
+    estimated, because the estimate takes longer than all the rest.
     """
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)

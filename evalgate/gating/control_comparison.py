@@ -173,7 +173,8 @@ def _describe_case(
 def _describe_other_failures(counts: Mapping[str, int]) -> str:
     """Return `; 1 of the control and 5 in the baseline failed in another way`, or "" without such runs.
 
-    `counts` maps words such as `of the control` to the number of runs that failed in another way there.
+    `counts` maps a phrase for some runs, such as `of the control`, to the number of them that failed in
+    another way.
     """
     named = [f"{count} {where}" for where, count in counts.items() if count > 0]
     return f"; {' and '.join(named)} failed in another way" if named else ""

@@ -255,7 +255,7 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return a value for each fresh run: True if it failed in a suspected way, None without a result."""
+        """Return for each fresh run True if it failed in a suspected way, else False; None if unknown."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:

@@ -30,7 +30,7 @@ def correct_averages(
     decision: Decision,
     parameters: Parameters,
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
-    """Return (summaries, in which biased averages have a corrected score; sentences about the corrections).
+    """Return (summaries with the biased averages corrected, sentences about the corrections).
 
     `keys` are the keys of the summaries, in the same order.
     """
@@ -47,8 +47,8 @@ def _find_excesses(
     The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
     Nothing is yielded if any average failed, because the runs stopped for this reason.
 
-    An average is left out if the runs did not stop because it looked good by luck: all `max_runs` rounds were
-    made, or it is lower than in the baseline by half of `max_drop` or more, or it rose by more than luck.
+    An average is left out if it has no such bias: all `max_runs` rounds were made, or the average is lower
+    than in the baseline by half of `max_drop` or more, or it rose by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"

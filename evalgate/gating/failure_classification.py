@@ -2,7 +2,8 @@
 
 A case gets follow-up runs if it missed a threshold or crashed, and none of its stored runs did so. The runs
 are made one at a time. If one or two of them pass, the case is a flake. If the case fails more often than
-luck explains, it is broken. This module says which cases need a follow-up run, and makes none.
+luck explains, it is broken. A case is excused, without follow-up runs, if its stored runs failed in the same
+way. This module says which cases need a follow-up run, and makes none.
 
 Follow-up runs need fewer stored runs than the exact test, a permutation test of how far a case's score fell.
 """
@@ -249,7 +250,7 @@ class _StoredRuns:
 
         A missed metric is new if no stored run missed it. If no metric is new, return all stored runs. If one
         metric is new, return the stored runs with a score of this metric: only they show how rare the failure
-        is. If several metrics are new, return the runs of the new metric with the fewest scores.
+        is. If several metrics are new, the one with the fewest scores counts.
         """
         new = sorted(missed & self.never_missed)
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)

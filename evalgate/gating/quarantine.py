@@ -88,7 +88,7 @@ def apply_quarantine(
     """Return the policies of the cases, in which the cases of all entries that count are quarantined.
 
     Entries count up to their day `expires`. For a job that tests an unmerged change, only entries of the
-    target branch count; if git does not know this branch, those of the change.
+    target branch count. If git does not know this branch, the entries of the change count.
 
     Args:
         file: location of the quarantine file.

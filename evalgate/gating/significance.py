@@ -159,8 +159,8 @@ def write_decision(
         cases: all cases of the run.
         decision: decision on every metric. If a metric has several lines in the report, it also holds a
             decision on the minima of each line.
-        context: words and settings of the sentences.
-        differences: for each of several lines, the name of its score table to the difference of its mean.
+        context: names, settings and formats for the sentences.
+        differences: for metrics with several lines, maps a line's table name to the difference of its mean.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -232,7 +232,7 @@ def _add_sentences(
         line: the line's decision, as `_combine_line_decision` returns it.
         minima: the decision on the line's minima.
         whole: the decision on the whole metric; None if another line shows the sentences about it.
-        context: words and settings of the sentences about the line.
+        context: names, settings and formats for the sentences about the line.
     """
     if summary.judgement is None:
         return summary

@@ -74,7 +74,7 @@ def build_statistical_policy(
     """Translate the section `gate` and the criteria into settings of the statistics.
 
     `repeatable` is False if a recording is replayed instead of the agent: another run would have the same
-    result. `shares_with_anchor` leaves half of the averages' share of `alpha` to the older baseline `anchor`.
+    result. `shares_with_anchor` leaves half of the averages' share of `alpha` to the tests with the anchor.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

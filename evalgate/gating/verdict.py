@@ -189,7 +189,7 @@ def _find_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
 
     Minima that the statistics judged are left out: `_find_regressions` reports them. A protected case must
     never fail. Of the other cases, `gate.max_failed_cases` may fail. Without this setting, a failed case is
-    not allowed unless its follow-up found a flake, too few runs to decide, or the same failure in the
+    allowed only if its follow-up found a flake, too few runs to decide, or the same failure in the
     baseline.
     """
     for metric in evidence.metrics:

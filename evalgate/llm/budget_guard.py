@@ -51,13 +51,13 @@ class UsageMeter:
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add_usage(self, spent: MeteredUsage) -> None:
-        """Add `spent` to the usage so far, and call `on_call` if it contains calls of models."""
+        """Add `spent` to the usage so far. If `spent` contains calls of models, notify the listener."""
         self._spent += spent
         if spent.calls:
             self.notify_listener()
 
     def notify_listener(self) -> None:
-        """Call `on_call`, if there is a listener."""
+        """Call the listener `on_call`; do nothing if there is none."""
         if self.on_call is not None:
             self.on_call()
 
@@ -73,7 +73,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return a sentence for each limit that misses calls because their cost or tokens are unknown."""
+        """Return a sentence for each limit that some calls escape, as their cost or tokens are unknown."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:
@@ -108,7 +108,10 @@ class BudgetGuard:
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and their failure; None for no limit."""
+        """Return the seconds until running cases are stopped, and the failure that these cases then get.
+
+        Return None if the budget does not limit the time.
+        """
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None

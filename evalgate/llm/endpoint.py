@@ -34,7 +34,7 @@ class ModelEndpoint:
     """The API key; None if the provider needs no key, and none is set."""
 
     def get_price_name(self, model: str = "") -> str:
-        """Return `provider/model` as in the price table; the configured model if `model` is ""."""
+        """Return the model's name in the price table: `provider/model`. "" means the configured model."""
         return f"{self.name}/{model or self.model}"
 
     def redact_key(self, text: str) -> str:

@@ -49,7 +49,7 @@ class CalibrationVerdict:
 
     @property
     def is_reliable(self) -> bool:
-        """Return True if the judge agrees on at least `floor` of the entries, or if there is no entry."""
+        """Return True if the share of entries with agreement is at least `floor`, or if no entry exists."""
         return self.met >= self.floor * self.total - 1e-9
 
     @property
@@ -64,7 +64,7 @@ class CalibrationVerdict:
 
     @property
     def shortfall(self) -> str:
-        """Return sentences with the missed entries, and why the judge gave no score; "" if none is missed."""
+        """Return sentences that list `missed`, with the first of `failures`; "" if no entry is missed."""
         if not self.missed:
             return ""
         named = f"Missed: {', '.join(self.missed)}."

@@ -354,8 +354,8 @@ class JudgeResolver:
         The model is opened by the first request. If `default` is used, a notice about it is stored.
 
         Raises:
-            JudgeNotConfiguredError: the run has no judge, and nothing takes its place: neither `model` nor
-                `default` is given, or the name that is used identifies no known provider.
+            JudgeNotConfiguredError: the run has no judge, and neither `model` nor `default` is given. Or the
+                run has no judge, and the given name identifies no known provider.
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)

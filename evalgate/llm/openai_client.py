@@ -35,7 +35,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """Return the parsed value, or None if it is malformed: the answer is usable without an optional field."""
+    """Return the parsed value of an optional field, or None if the value is malformed."""
     try:
         return read(value)
     except ValidationError:
@@ -203,7 +203,7 @@ _NO_KEY = "none"  # the SDK requires a key, and local servers ignore it
 
 
 class OpenAIModel:
-    """Client for all models of one endpoint. Wrappers retry (`RetryingModel`) and limit (`LimitedModel`)."""
+    """Client for all models of one endpoint. `RetryingModel` and `LimitedModel` add retries and limits."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class OpenAIModel:
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """Send a request. Return the text of the response without the API key, or a JudgeError.
 
-        If raised here, a JudgeError would have the SDK's exception, with request and key, as its context.
+        The error is not raised, because its context would be the SDK's exception with the request and key.
         """
         client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError

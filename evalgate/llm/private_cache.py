@@ -59,8 +59,8 @@ class PrivateCache(ResponseCache):
     def close(self) -> None:
         """Close the copy, replace the file in the workspace with the copy, and remove the copy.
 
-        The file is not replaced if the cache is read-only or was not opened. Broken caches that were found in
-        place of the file are stored next to the file.
+        The file is not replaced if the cache is read-only or was not opened. Damaged caches, which were
+        set aside under names with `.broken-`, are stored next to the file.
         """
         was_open = self._file is not None
         super().close()

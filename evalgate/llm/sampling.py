@@ -1,6 +1,6 @@
 """Ask a model one question several times, because its answers vary.
 
-The metrics compute one score from the samples, by a vote or a mean, as the framework does that they copy:
+The metrics compute one score from the samples, by a vote or a mean, as the framework that they copy does:
 see `integrations/*/judging/`.
 """
 
@@ -129,7 +129,7 @@ async def take_samples(
 
     An unusable answer from the cache would be unusable in every later run. So a sample with such an answer is
     requested anew, until an answer is usable or does not come from the cache. If `are_all_needed` is False,
-    cached answers are replaced only if no sample is usable.
+    this is done only if no sample is usable.
 
     JudgeError is never raised: failures are part of the result.
     """

@@ -1,7 +1,7 @@
 """Score the consumption of a run: tokens, cost, calls, turns and latency.
 
 The score is a plain figure, such as 5,400 tokens, and less is better. If the figure is unknown, the metric is
-not applicable, and the score is not 0.
+not applicable: the run does not score 0.
 """
 
 from collections.abc import Callable, Mapping

@@ -89,7 +89,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return `result`; with a hint about the copied files if the metric failed to find a file."""
+        """Return `result`, with a hint about the copied files if the metric failed to find a file."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"

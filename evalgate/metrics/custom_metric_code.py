@@ -168,8 +168,8 @@ class _CodeReader:
     def read_folder(self, folder: str) -> tuple[str, ...]:
         """Read the files below a folder that are not yet read, except files that are too large.
 
-        Return the sorted paths of the files that are too large: for `_MOST_OF_FILE`, or for the rest of
-        `_MOST_OF_FOLDER` that earlier files have left.
+        Return the sorted paths of the files that are too large: larger than `_MOST_OF_FILE`, or larger than
+        the part of `_MOST_OF_FOLDER` that earlier files have left.
         """
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
@@ -218,14 +218,14 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder that contains a file's outermost package; else the file's own folder."""
+        """Return the folder that contains a file's outermost package; the file's folder if it is in none."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent
         return _to_text(folder)
 
     def _find_packages(self, path: str) -> Iterator[str]:
-        """Yield the `__init__.py` of each package that contains a module; Python runs these files first."""
+        """Yield the `__init__.py` of each package that contains the file; Python runs these first."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             yield str(folder / "__init__.py")

@@ -79,7 +79,7 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Group the metrics of the gating cases by their `MetricKey`; a case is in a group for each metric.
+    """Group the metrics of the gating cases by `MetricKey`; a case is in one group for each of its metrics.
 
     The groups are in the order of their first cases. Cases in quarantine, and imported cases without a
     review, do not gate and are left out.

@@ -116,8 +116,9 @@ def describe_edited_score(
 
     Args:
         metric: The result of a run.
-        score_range: The metric's worst and best score; it only tells whether smaller scores are better.
-        threshold: The score that the run must reach, unless the metric itself decides (not `literal`).
+        score_range: The recorded worst and best score. Only their order is used, which shows whether smaller
+            scores are better: the numbers may have been edited, too.
+        threshold: The score that the run must reach; ignored if the metric itself decides (`literal` False).
         implementation: Name of the metric in the registry; "" if it is not known.
     """
     score, status = metric.score, metric.status

@@ -122,9 +122,9 @@ async def compute_turn_mean_all_pass(
 ) -> MetricResult:
     """Return the mean of the turns' scores, with `passed` True if every turn passed, else False.
 
-    The mean does not decide. A turn passed if `score_turn` returned a score with `passed` True. A turn
-    without a reply, and a turn that the case does not have, failed. Return `NotApplicable` for a case without
-    written turns.
+    The mean has no effect on `passed`. A turn passed if `score_turn` returned a score with `passed` True. A
+    turn without a reply, and a turn that the case does not have, failed. Return `NotApplicable` for a case
+    without written turns.
     """
     result = await compute_turn_mean(case, run, score_turn)
     if not isinstance(result, MetricScore):

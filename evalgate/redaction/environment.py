@@ -306,7 +306,7 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
     """Yield the secrets among the texts of the JSON document `found`. Each text is judged by its key.
 
     At the top level the key is `name`, the name of the variable with the document. A text in a list is judged
-    by the key of the list. If the list may hold ordinary words, such a word is judged without a key.
+    by the key of the list; but if `_is_named_by_list` returns False for the text, it counts as without a key.
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:

@@ -92,8 +92,8 @@ class LiveRedactor:
     def protect_notices(self, texts: Iterable[str]) -> None:
         """Keep notices of the gate visible: announced masks that occur in `texts` are not learnt.
 
-        Otherwise an agent could hide the notice that its change edits the eval sets. The gate wrote the
-        notices before the agent ran, so the notices hold no secret of the agent. The texts of an earlier call
+        Otherwise an agent could hide the notice that the tested change edits the eval sets. The gate wrote
+        the notices before the agent ran, so they hold no secret of the agent. The texts of an earlier call
         are no longer protected.
         """
         self._kept = "\n".join(each for text in texts for each in (text, strip_invisible(text)))
@@ -112,8 +112,8 @@ class LiveRedactor:
         """Return data without secrets; first learn the masks that dataclasses within `value` announce.
 
         Agents' texts are in such dataclasses, for example case results. Two kinds of texts are not searched
-        for masks: texts directly in fields of `value`, and texts below a mapping that is in no dataclass
-        within `value`.
+        for masks: texts directly in fields of `value`, and texts below a mapping outside of these
+        dataclasses.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)

@@ -154,8 +154,8 @@ class Redactor:
             value: A dataclass, a collection or JSON.
             on_announcement: Function that is called with the joined texts of dataclasses within `value`, if
                 the texts hold `add-mask`, the word with which agents announce secrets. Two kinds of texts are
-                not passed: texts directly in fields of `value`, and texts below a mapping that is in no
-                dataclass within `value`.
+                not passed: texts directly in fields of `value`, and texts below a mapping outside of these
+                dataclasses.
             clean: Identities (`id`) of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
@@ -297,7 +297,7 @@ class TextCollector:
     """Identities (`id`) of dataclasses that are not searched."""
 
     def gather_texts(self, value: Any, key: str = "", depth: int = 0) -> None:
-        """Add the texts of a tree to `found` and `under_keys`.
+        """Add all texts of a tree to `found`, and each text that has a key, with its key, to `under_keys`.
 
         `key` is the key of `value` in a mapping, or "" if `value` has no key. `depth` is the number of levels
         above `value`.

@@ -141,8 +141,8 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 def count_compared_cases(record: Record) -> int:
     """Return the number of cases that Δ covers; 0 if Δ covers all cases of every metric.
 
-    Only metrics count in which Δ covers a part of the cases. If the numbers of these metrics differ, return
-    the largest. Budgets are left out, because other sentences describe them.
+    A metric counts only if Δ covers a part of its cases. If several metrics count, return the largest of
+    their numbers. Budgets never count, because other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
@@ -162,12 +162,12 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def find_crash_scope(record: Record) -> str | None:
-    """Return the words after "Δ" that name the metrics in which Δ counts a crash as the worst score.
+    """Return the text that follows "Δ" in a sentence about metrics with a crash counted as the worst score.
 
-    - None: no metric counts a crash so, or no gating case crashed or timed out.
-    - "": all metrics with a Δ count a crash so.
-    - " of scores": all metrics with a Δ except budgets count a crash so.
-    - " of gating scores": fewer metrics count a crash so.
+    - None: no metric counts crashes in this way, or no gating case crashed or timed out.
+    - "": all metrics with a Δ count crashes in this way.
+    - " of scores": all metrics with a Δ do so, except budgets.
+    - " of gating scores": fewer metrics do so.
     """
     compared = [each for each in record.metrics if each.delta is not None]
     # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.

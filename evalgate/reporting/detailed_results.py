@@ -31,7 +31,7 @@ HEADER = (
 def list_detailed_results(record: Record) -> Iterator[str]:
     """Yield lines about each eval set: counts by status, cases, and tables of failed or errored metrics.
 
-    Each row of a table is an invocation: one turn of one run. CI runners take no line for a command.
+    Each row of a table is an invocation: one turn of one run. No line has the form of a CI runner's command.
     """
     sets: dict[str, list[CaseResult]] = {}
     for case in record.cases:
@@ -61,7 +61,7 @@ def _list_case(case: CaseResult) -> Iterator[str]:
 
 
 def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
-    """Return the cells of an invocation: status, score, threshold, then the five texts of the turn.
+    """Return the cells of an invocation: status, score, threshold, and `build_invocation_cells`.
 
     The score is "" if the metric has no score for this turn.
     """

@@ -37,7 +37,7 @@ class Difference:
     def hunks(self) -> list[tuple[DifferenceLine, ...]]:
         """Return the lines in groups: a group has equal lines, or removed lines and then added lines.
 
-        The line that `diverges` begins a new group, because the page marks this group.
+        A line with `diverges` also begins a new group, so that the page can mark the group.
         """
         groups: list[list[DifferenceLine]] = []
         for line in self.lines:

@@ -56,7 +56,7 @@ def _iter_case_events(record: Record, case: CaseResult) -> Iterator[JsonObject]:
 
 
 def _list_missing_scores(case: CaseResult, run: RunResult) -> Iterator[RunMetric]:
-    """Yield an errored result for each metric of a case, if the run failed; nothing if it has an answer."""
+    """Yield an errored result for each metric of a case, if `run` has no answer; otherwise nothing."""
     if run.failure is not None:
         for metric in case.metrics:
             yield RunMetric(metric.name, None, "errored", run.failure.message, gates=metric.gates)

@@ -33,7 +33,7 @@ class FailureLine:
 
     @property
     def sentence(self) -> str:
-        """Return `9 of 12 newly failing cases: no call of …`, with the mark, if any, in brackets."""
+        """Return `9 of 12 newly failing cases: no call of …`, then `mark`, if any, in brackets."""
         return f"{self.share}: {self.label}{f' ({self.mark})' if self.mark else ''}"
 
 

@@ -243,7 +243,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
     """Yield (label of the metric, sentence) for each sentence about the statistical comparison of a metric.
 
     A sentence is left out if it is among the first 10 reasons of the verdict, because every report shows
-    these reasons. That a metric has no baseline is left out if the whole run has no baseline.
+    these reasons. The sentence that a metric has no baseline is left out if the whole run has none.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -262,7 +262,8 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 def format_run_counts(record: Record) -> str:
     """Return the number of runs per case as `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    With `runs: auto`, return the number of runs of all cases, and the number of runs that were saved.
+    With `runs: auto`, return the number of runs of all cases, and the number of runs that this option saved.
+    A follow-up run repeats a failed case, to tell if the case is flaky.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""
@@ -290,7 +291,7 @@ def explain_left_out_cases(record: Record) -> Iterator[str]:
     """Yield sentences about cases that a metric's score leaves out, although another figure counts the cases.
 
     The other figure is the baseline, the change since the baseline (Δ), or the value that is compared with
-    the minimum. That the baseline and Δ count crashes is said elsewhere (`baseline_lines.explain_delta`).
+    the minimum. `baseline_lines.explain_delta` says that the baseline and Δ count crashes.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]
@@ -311,7 +312,10 @@ def explain_left_out_cases(record: Record) -> Iterator[str]:
 
 
 def _differs(metric: MetricSummary, mean: float | None) -> bool:
-    """Return True if `mean` differs from the metric's score by more than rounding."""
+    """Return True if `mean` differs from the metric's score by more than rounding; False if it is None.
+
+    Return True also if only the metric's score is None.
+    """
     if mean is None:
         return False
     return metric.score is None or abs(mean - metric.score) > _ROUNDING * metric.range.width

@@ -165,8 +165,8 @@ def _build_tests(
     """Yield the tests of a suite: a line of XML for a passed case, else a `TestCase`.
 
     `detailed` has `id(case)` of each case to describe in detail. `labels` describe the first divergence
-    (unexpected behaviour) of failing cases. `answers` are sentences about the control runs of cases: runs
-    with the agent of the base commit.
+    (unexpected behaviour) of failing cases. `answers` has a sentence about the control runs of each such
+    case: its runs with the agent of the base commit.
     """
     from junit_xml import TestCase
 

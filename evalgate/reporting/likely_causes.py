@@ -34,7 +34,7 @@ _READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each environment variable without which the agent probably failed.
+    """Yield a sentence for each environment variable that the agent probably lacked when it failed.
 
     The sentence advises to pass the variable to the agent.
 
@@ -71,7 +71,7 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
     """Return advice if the whole run has no tool call, although cases expect tool calls; else "".
 
-    Return "" also if no case that expects tool calls was answered. `kind` is the kind of the agent, such as
+    Return "" also if the agent answered none of these cases. `kind` is the kind of the agent, such as
     `http`. `options` holds the (name, value) pairs of the section `agent` in the thresholds file.
     """
     made = (turn.actual for case in cases for run in case.runs for turn in run.turns)

@@ -43,8 +43,8 @@ class ResultsJsonReport:
 class ReportWriteError(EvalgateError):
     """Failure to write some reports, for example because of a full disk or a broken plugin.
 
-    `written` are the paths of the written reports. A verdict that would open the gate is withdrawn
-    (`runner/publish.py`); all other verdicts stand.
+    `written` are the paths of the written reports. If the verdict would open the gate, `runner/publish.py`
+    withdraws it; all other verdicts stand.
     """
 
     exit_code = ExitCode.INVALID_INPUT
@@ -67,7 +67,7 @@ def check_writable(
         out: the report folder.
         owner: the owner of new folders; None for the user of the process.
         root: the folder of the project; None for the parent of `out`. An agent cannot replace a folder on the
-            path from `root` to `out` by a link. If `out` is not within `root`, its parent is used as `root`.
+            path from `root` to `out` by a link. If `out` is not within `root`, the parent of `out` is used.
         option: the option or argument with which the user chooses the folder, for the error.
 
     Returns:
@@ -96,10 +96,10 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 
 
 def check_previous_record(out: Path) -> None:
-    """Check that `keep_previous_record` can keep a record of the report folder `out`.
+    """Check that `keep_previous_record` can rename the record in the report folder `out`.
 
     Raises:
-        InvalidInputError: there is a folder in the place of the file, so that the old record would be lost.
+        InvalidInputError: the new name is that of a folder, so that the old record would be lost.
     """
     place = out / PREVIOUS_RECORD
     if place.is_dir() and not place.is_symlink():

@@ -40,10 +40,10 @@ def _build_agent_option(record: Record) -> tuple[str, ...]:
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
-    """Return a command that runs all of `cases`, and words for these cases, such as `all 3 cases`.
+    """Return a command that runs all of `cases`, and a label for them, such as `all 3 cases`.
 
     The command is one line of about 2,000 characters at most, with at most 100 cases. Cases with a name that
-    no command line can hold are left out. If cases are left out, the words are, for example, `3 of the 5
+    no command line can hold are left out. If cases are left out, the label is, for example, `3 of the 5
     cases`. Return ("", "") if fewer than two cases remain, or if no command line can name the agent.
     """
     rest = shlex.join((*_build_agent_option(record), *record.options))
@@ -99,7 +99,7 @@ def resolve_record_path(record: Record) -> str:
     """Return the path of `results.json`, relative to the folder in which the commands are run.
 
     `record.options` are the options of commands that repeat cases. Their `--out` is a subfolder of the report
-    folder, so that they do not overwrite `results.json`. So `results.json` is in the parent of `--out`.
+    folder, to protect `results.json`. So the returned path is in the parent folder of `--out`.
     """
     return _resolve_record_path(record.options)
 

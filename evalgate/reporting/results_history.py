@@ -146,8 +146,8 @@ def _remove_leftovers(results: int) -> None:
 def _measure_kept(results: int, name: str) -> int | None:
     """Return the size of a kept result in bytes; `results` is the descriptor of its folder.
 
-    Return None if the file cannot be read, or if it was not written by the history: then the file name does
-    not begin with the id of the run in the file.
+    Return None if the file cannot be read, or if its name does not begin with the id of the run in the file:
+    then the file was not written by the history.
     """
     try:
         with _open_regular(results, name) as file:

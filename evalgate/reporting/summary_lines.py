@@ -109,7 +109,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def describe_verdict(verdict: Verdict) -> tuple[str, str]:
-    """Return a verdict as (symbol, words), such as `Gate closed`."""
+    """Return (symbol, text) for a verdict; the text is, for example, `Gate closed`."""
     return (HEADLINES if verdict.gating_exit_code is None else _REPORT_ONLY_HEADLINES)[verdict.status]
 
 
@@ -162,8 +162,8 @@ def format_mean(metric: MetricSummary) -> str:
 def format_baseline(metric: MetricSummary) -> str:
     """Return the baseline's mean as text, with enough digits to compare it with the mean and the minimum.
 
-    If the means differ although their Δ (change since the baseline) is 0 or unknown, they are of different
-    cases. Then the usual two decimals are enough.
+    If Δ (the change since the baseline) is 0 or unknown although the two means differ, they are means of
+    different cases. Then the usual two decimals are enough.
     """
     if metric.delta or metric.baseline == metric.score:
         return _format_beside_others(metric, metric.baseline)
@@ -290,7 +290,7 @@ def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
 def describe_run_totals(record: Record) -> Iterator[str]:
     """Yield texts with the numbers of cases and runs, and with time, tokens and cost of the whole run.
 
-    Numbers of runs, tokens and cost are left out if there is nothing to tell.
+    The number of runs is left out if `format_run_counts` returns "". Tokens and cost of 0 are left out.
     """
     totals = record.totals
     yield format_case_counts(totals)
@@ -394,8 +394,8 @@ class RecordSummary:
 def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -> RecordSummary:
     """Return the summary of a record with a limited number of entries of each kind.
 
-    `metrics` is the largest number of metrics, `exempt` of cases that do not gate, and `names` of names in
-    each list of other cases.
+    The summary has at most `metrics` metrics, at most `exempt` cases that do not gate, and at most `names`
+    names in each list of other cases.
     """
     headline, reasons = build_headline(record)
     flaky, unjudged = list_flaky_cases(record), list_unjudged_cases(record, names)

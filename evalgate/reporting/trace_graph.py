@@ -91,10 +91,10 @@ def build_trace_graph(
 ) -> TraceGraph:
     """Return the graph of a trace.
 
-    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. A tool
-    is called by the author of its span; if the span has no author, by the agent of the nearest agent span
-    around it. An agent is called by the agent of the nearest agent span around its own span. A tool that was
-    offered to a model is a node even if it was not called.
+    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. The
+    caller of a tool is the author of its span; without an author, it is the agent of the nearest agent span
+    around the tool's span. The caller of an agent is the agent of the nearest agent span around its own span.
+    A tool that was offered to a model is a node even if it was not called.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)

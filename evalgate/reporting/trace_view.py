@@ -233,8 +233,8 @@ def _match_events(
 
     - A tool's step belongs to the first call of the tool with equal arguments. If there is no such call, it
       belongs to the first call of the tool. Calls that belong to an earlier step do not count.
-    - A model's step belongs to the same event as the next tool's step. But if another model's step comes
-      first, it has no event.
+    - A model's step belongs to the same event as the next tool's step. If another model's step is between
+      these two steps, the earlier model's step has no event.
     - The last model's step of a turn belongs to the final response, if no tool's step comes after it.
     """
     found: dict[int, int] = {}

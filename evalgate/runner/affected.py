@@ -55,7 +55,8 @@ def find_affected(
             compared with its target branch.
 
     Raises:
-        InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
+        InvalidInputError: `track_files` is on, and the baseline, which lists the files that the agent opened,
+            cannot be read.
     """
     paths = _list_rule_files(plan, thresholds, rule_files)
     known = ChangeRules(
@@ -103,7 +104,7 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
     Raises:
         UnknownChangeError: there is no commit to compare with. In a pull request, it is also raised if git
             does not know the target branch, cannot compare, or finds no difference between HEAD and the
-            commit at which it branched off: perhaps something else than the change is checked out.
+            commit at which HEAD branched off: then HEAD is perhaps not the change.
     """
     if base_revision:
         yield base_revision
@@ -269,9 +270,9 @@ def _join_tracked_files(
 ) -> tuple[frozenset[str], str]:
     """Return (files that the agent opens in `eval_sets`, reason why every change affects these eval sets).
 
-    The reason is the end of a sentence; "" if there is no such reason. If `tracked` is None, no files are
-    tracked, and the reason is that there are no globs (`has_globs` is False). Otherwise the reason is that
-    one of the eval sets has no list of opened files.
+    The reason is the end of a sentence; "" if there is none. If `tracked` has no list for one of the eval
+    sets, this is the reason. If `tracked` is None, because no files are tracked, the reason is that the suite
+    has no globs; if it has some (`has_globs`), there is no reason.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -284,7 +285,10 @@ def _join_tracked_files(
 
 
 def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
-    """Yield the paths of an eval set, of its case notes, and of links to these files; nothing for ""."""
+    """Yield the paths of an eval set, of its case notes, and of links to these files.
+
+    `path` is the path of the eval set. If it is "", the eval set has no file, and nothing is yielded.
+    """
     if path:
         yield path
         for each in (path, str(Path(path).with_name(build_notes_name(Path(path).name)))):

@@ -13,7 +13,7 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases that count for the gate, first one case of each kind of failure.
+    """Return the failing cases that count for the gate, taking one case of each failure group in turn.
 
     The first case of each failure group comes first, then the second case of each group, and so on. A failure
     group holds the cases that failed in the same way. Cases without a group come last.

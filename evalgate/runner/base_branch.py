@@ -168,9 +168,10 @@ class RuleFiles:
         return describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
-        """Return True if `path` exists in the folder or, if its rules apply, is a file on the base branch.
+        """Return True if `path` exists in the working folder or is a file on the base branch.
 
-        In the folder, a folder or a link that leads nowhere counts, too: reading it raises an error.
+        The base branch counts only if its rules apply. In the working folder, `path` may also be a folder or
+        a link that leads nowhere: reading it raises an error.
 
         Raises:
             InvalidInputError: git cannot read the file of the base branch.
@@ -248,7 +249,7 @@ class RuleFiles:
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def _is_folder(self, path: str) -> bool:
-        """Return True if `path` is a folder on the base branch; if the branch lacks `path`, a folder here."""
+        """Return True if `path` is a folder on the base branch, or is one here and no file on the branch."""
         if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
             return True
         return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
@@ -283,8 +284,8 @@ class RuleFiles:
     def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the tracked files at the pathspecs `paths` that differ from the base branch's commit.
 
-        Either the change or only the base branch has changed these files. Return [] without pathspecs, if the
-        base branch's rules do not apply, if git does not know the base commit, or if git fails. `options` are
+        Some of them may have been changed on the base branch only. Return [] without pathspecs, if the base
+        branch's rules do not apply, if git does not know the base commit, or if git fails. `options` are
         options of `git diff`. Without options, all files of a submodule count as changed if its commit
         differs.
         """

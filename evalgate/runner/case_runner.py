@@ -307,7 +307,8 @@ class _ConversationDriver:
     ) -> CaseRun:
         """Build the run from the turns so far.
 
-        `unasked` are replies of a recording that come after the last message that was sent.
+        `unasked` are replies of a recording that come after the last message that was sent. `usage` and
+        `final_state` are None if they are not known.
         """
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(

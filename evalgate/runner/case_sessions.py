@@ -1,4 +1,4 @@
-"""Apply the section `session` to cases: names of app and user, and the session of Google ADK's old format."""
+"""Apply the section `session` to cases: names of app and user, and the initial session for old formats."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,8 @@ def complete_sessions(
 
     Raises:
         InvalidInputError: the session file cannot be read or holds no session. If `is_part` is False, it is
-            also raised if there is a session file, but no eval set in the old format that uses it.
+            also raised if there is a session file, but no eval set in Google ADK's old format: only this
+            format uses the file.
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)

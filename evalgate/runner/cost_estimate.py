@@ -163,8 +163,9 @@ def describe_estimate(
 ) -> Iterator[str]:
     """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
-    `spent` is the part of the budget that is used already. `others` are names of metrics that were judged
-    otherwise in the baseline. `growth` is the largest factor by which `runs: auto` may multiply the runs.
+    `spent` is the part of the budget that is used already; None for nothing. `others` are names of
+    metrics that were judged otherwise in the baseline. `growth` is the largest factor by which `runs: auto`
+    may multiply the runs.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))

@@ -18,12 +18,12 @@ from evalgate.runner.validation import load_suites
 
 @frozen
 class CurrentCases:
-    """Cases of today's eval sets, by which the cases of a baseline count in estimates of the gate."""
+    """Cases of today's eval sets, which tell which cases of a baseline count for the gate now."""
 
     gating: Mapping[CaseKey, CasePolicy] | None = None
     """Policies of the cases that can close the gate; None: the eval sets are unknown, so all cases count."""
     silent: frozenset[CaseKey] = frozenset()
-    """Cases that cannot close the gate: quarantined cases, and imported cases that nobody has reviewed."""
+    """Cases that cannot close the gate: quarantined cases, and imported cases that were not reviewed yet."""
     problem: str = ""
     """Reason, as part of a sentence, why policies that the thresholds file has are not known; else ""."""
 
@@ -41,7 +41,7 @@ class CurrentCases:
         return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in known))
 
     def select_run_cases(self, baseline: Baseline) -> Baseline:
-        """Return the baseline without cases that are in no eval set of today, which no run makes any more."""
+        """Return the baseline without cases that are no longer run, because no eval set of today has them."""
         known = self.gating
         if known is None:
             return baseline
@@ -49,7 +49,7 @@ class CurrentCases:
         return replace(baseline, cases=tuple(kept))
 
     def describe_counted_cases(self, baseline: Baseline) -> str:
-        """Return a sentence about the cases that `select_gating_cases` leaves out; "" if there is none.
+        """Return a sentence that says how many cases of the baseline count for the gate; "" if all do.
 
         If the policies of the thresholds file are not known, the sentence says so.
         """

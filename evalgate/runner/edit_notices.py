@@ -150,9 +150,9 @@ def _may_be_eval_set(path: str) -> bool:
 
 
 def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
-    """Yield `pattern`, and the same pattern without links, which git does not follow.
+    """Yield `pattern`, and the pattern with the links in its folder resolved, because git follows no links.
 
-    Its folder, the part before the first wildcard, is then the folder that the links lead to.
+    The folder of a pattern is the part before the first wildcard.
     """
     parts = PurePosixPath(pattern).parts
     count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
@@ -205,7 +205,7 @@ def note_local_plugins(rule_files: RuleFiles) -> None:
 
 
 def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
-    """Make judges ignore the stored answers of each cache that the change adds or edits; yield a notice.
+    """Make judges ignore the stored answers in caches that the change adds or edits; yield notices.
 
     The change could forge such answers. A cache that git does not track, such as a cache that CI restores, is
     still used. Call this only if the base branch's rules apply.

@@ -308,8 +308,8 @@ def run_gate(
 def read_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline; None if no baseline is configured, or if it does not exist yet.
 
-    Of a case that broke on the default branch, only the runs since the break are returned, so that later
-    changes are not blamed for the break.
+    If a case broke on the default branch, its runs before the break are left out, so that later changes are
+    not blamed for the break.
 
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.

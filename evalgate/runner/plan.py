@@ -369,7 +369,7 @@ def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "C
 
 
 def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "LabelCheck | None":
-    """Compare the judges with people's labels; return None if `judge.floor` sets no minimum for this.
+    """Compare judges with people's labels; return None if `judge.floor` has no minimum for labels.
 
     Raises:
         InvalidInputError: the file with the labels cannot be read or is wrong.
@@ -438,10 +438,10 @@ def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`; if no eval set is complete, with `min_cases` lowered to the number of cases.
+    """Return `gate`, with `min_cases` at most the number of cases if no eval set is complete.
 
-    In this case the user selected few cases on purpose, so that their small number is no reason to refuse a
-    verdict.
+    Without a complete eval set, the user selected few cases on purpose, so that their small number is no
+    reason to refuse a verdict.
     """
     if any(suite.eval_set.is_whole for suite in suites):
         return gate

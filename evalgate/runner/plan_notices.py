@@ -28,7 +28,7 @@ def iter_suite_notices(suites: Sequence[Suite], session: SessionConfig | None) -
     """Yield the notices about the thresholds files and eval sets of all suites.
 
     The notices are about ignored contents, metrics for which the cases have no expectations, and old formats.
-    `session` is the section `session` of the thresholds file.
+    `session` is the section `session` of the thresholds file; None if there is no such section.
     """
     for thresholds in {id(suite.thresholds): suite.thresholds for suite in suites}.values():
         yield from thresholds.notices

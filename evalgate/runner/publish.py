@@ -114,7 +114,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if `results.json` exists; after `clear_previous_reports`, it is that of this run."""
+        """Return True if `results.json` exists; after `clear_previous_reports`, this run has written it."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -291,14 +291,14 @@ def _withdraw_verdict(record: Record, error: ReportWriteError) -> Record:
 
 
 def print_write_error(error: ReportWriteError, stream: TextIO) -> None:
-    """Print that a report could not be written. CI runners cannot take the text for a workflow command."""
+    """Print that a report could not be written, in a form that no CI runner obeys as a workflow command."""
     stream.write(f"evalgate: {disable_commands(strip_invisible(str(error)))}\n")
 
 
 def render_terminal(
     record: Record, stream: TextIO, environ: Mapping[str, str], *, details: bool = False
 ) -> str:
-    """Render the report for the terminal; if `stream` is a terminal, in color and in its width."""
+    """Render the report for the terminal; if `stream` is a terminal, use colors and its full width."""
     from evalgate.reporting.terminal import TerminalReport
 
     report = TerminalReport(color=_takes_escapes(stream, environ), details=details)

@@ -70,7 +70,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record aggregated, compared and decided again by `rules`, without control and anchor."""
+    """Return the record decided again by `rules`, without its control runs and comparison with an anchor."""
     # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
@@ -117,7 +117,7 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`; if the user selected single cases, with `min_cases` lowered to the number of cases.
+    """Return `gate`, with `min_cases` at most the number of cases if the user selected single cases.
 
     The user selected single cases with options such as `--tag`, or if arguments `FILE:CASE` left out cases of
     every eval set. Then a small number of cases is no reason to refuse a verdict.
@@ -296,9 +296,9 @@ def build_stored_record(
 ) -> Record:
     """Return a copy of the record `like`, with cases built from the runs of a baseline.
 
-    A baseline stores no thresholds. So a metric gets the threshold of its criterion in `criteria`, or the
-    threshold 0 if it has no criterion. `criteria` are by metric name. The policies of cases, with their
-    thresholds, are those of `case_policies`; a case that is missing there gets the default policy.
+    A baseline stores no thresholds. So a metric gets the threshold in the policy of the case; without it, the
+    threshold of its criterion in `criteria`, which are by metric name; without a criterion, 0. A case that is
+    not in `case_policies` gets the default policy; with None, all cases do.
     """
     known = case_policies or {}
     cases = (
@@ -343,7 +343,7 @@ def _build_stored_case(
 
 
 def _build_case_metric(bound: BoundMetric) -> CaseMetric:
-    """Return the metric of a case without a score."""
+    """Return the `CaseMetric` for a metric of a case, without a score yet."""
     criterion = bound.criterion
     return CaseMetric(
         bound.name,
@@ -373,7 +373,7 @@ def infer_runs_setting(record: Record) -> int | Literal["auto"]:
     """Return the setting `runs` with which a stored record was made, inferred from the record.
 
     Return `auto` if the record has the field `effort`, which only `runs: auto` sets. Otherwise return the
-    largest number of runs of a case, without follow-up runs.
+    largest number of runs of a case, without follow-up runs (further runs that check a failure).
     """
     most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)

@@ -60,7 +60,8 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 def _find_edited_scores(record: Record) -> Iterator[str]:
     """Yield a clause about each score of a run that only an edit can have made.
 
-    Ranges are checked only if the record says which metric gave a score: `criteria`, which older files lack.
+    Ranges are checked only if the record has `criteria`, which say which metric gave a score; older files
+    lack them.
     """
     criteria = record.index_criteria()
     for case in record.cases:
@@ -76,7 +77,7 @@ def _find_edited_scores(record: Record) -> Iterator[str]:
 
 
 def load_stored_result(workspace: Workspace, name: str) -> Record | None:
-    """Return the record in the file `name`; None if `name` is a baseline: a file, or another store.
+    """Return the record in the file `name`; None if `name` names a baseline (a file or another store).
 
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.

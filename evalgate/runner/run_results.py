@@ -87,8 +87,8 @@ class RunResults:
     """Collector of a plan's results, which scores each finished run and writes it to the journal.
 
     No other object holds the results of a gate run in progress. The collector needs no agent: the runs may
-    also come from shards or from a record. The newest collector of a plan gets each call of the plan's models
-    (`meter.on_call`), and writes their usage to its journal.
+    also come from shards or from a record. If a plan has several collectors, the newest one is told of
+    each call of a model (`meter.on_call`), and writes the usage to its journal.
     """
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_start: RunStart) -> None:
@@ -238,23 +238,23 @@ class RunResults:
 
     @property
     def judge_usage(self) -> ModelUsage | None:
-        """Return the usage of judges, with that of a resumed run or merged shards; None without a call."""
+        """Return the usage of judges, also in a resumed run or merged shards; None if no judge was asked."""
         whole = self._run_start.used.judge_usage + self.plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judge_usage(self) -> RunUsage:
-        """Return the usage of judges in a resumed run or merged shards, as the start of further runs.
+        """Return the usage of judges in a resumed run or merged shards, for the `RunStart` of further runs.
 
-        `RunUsage.spent` is left empty: the budget's meter, which the further runs share, has counted it
-        already.
+        The field `spent` of the result is left empty: further runs have the same meter of the budget, which
+        has counted the spent amount already.
         """
         return RunUsage(self._run_start.used.judge_usage)
 
     async def is_judge_reliable(self) -> bool:
-        """Return False if people's labels, or the labelled responses of `judge.anchors`, disprove a judge.
+        """Return False if a judge agrees too rarely with people's labels or with those in `judge.anchors`.
 
-        The first call lets the judge judge all responses of `judge.anchors`, which costs tokens.
+        With `judge.anchors`, the first call has all its responses judged, which costs tokens.
         """
         if self.plan.label_check is not None and self.plan.label_check.unreliable:
             return False

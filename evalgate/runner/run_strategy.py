@@ -165,7 +165,7 @@ class StatisticalRuns:
         return max(first, max(numbers[-1] for numbers in step.runs.values()) - 1)
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
-        """Return True if `fail_fast` is on and the follow-up runs of some case confirm a regression."""
+        """Return True if `fail_fast` is on and follow-up runs of a failed case confirm its regression."""
         from evalgate.gating.failure_classification import classify_failures
 
         if not self.statistics.parameters.fail_fast:
@@ -193,8 +193,8 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
     """Choose the number of runs if the user gave none; return the plan with the choice and a notice.
 
     The choice is `runs: auto` if the baseline has at least `MEASURED_RUNS` runs of at least half of the
-    cases, else one run of each case. Without a baseline or cases, the plan is returned unchanged. The same
-    holds for a recording and a deterministic agent, for which one run is enough.
+    cases, else one run of each case. The plan is returned unchanged if there is no baseline or no case, or if
+    the agent is a recording or deterministic, so that one run is enough.
     """
     repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:

@@ -23,7 +23,7 @@ DEFAULT_OUT = "evals/chat.evalset.json"
 
 @frozen
 class SavedCases:
-    """Result of saving cases: the file that was written, and the cases and data that it lacks."""
+    """Result of saving cases: the file that was written, and the cases and data that it could not hold."""
 
     path: str
     format_name: str

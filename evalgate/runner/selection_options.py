@@ -51,8 +51,8 @@ def select_plan_cases(
 
     Raises:
         InvalidInputError: an option is wrong, no case is selected (but no error if the change affects no
-            suite), the record of `--failed` cannot be used, or the baseline that lists the agent's files
-            cannot be read.
+            suite), the record of `--failed` cannot be used, or the baseline, which lists the files that
+            the agent opened, cannot be read.
     """
     every: Sequence[Candidate] = _list_candidates(plan)
     found = every

@@ -47,10 +47,10 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
     `records` holds the file name and the record of each shard. It must not be empty.
 
     Raises:
-        InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan.
-            Or a case is in several shards. Or the baseline, or the fixed older baseline (`anchor`), cannot be
-            used.
-        NoVerdictError: a shard is missing or incomplete, or a case is in none.
+        InvalidInputError: a shard is given twice, belongs to another run, or has runs that contradict the
+            plan; a case is in several shards; or the baseline or the anchor (an older, fixed baseline) cannot
+            be used.
+        NoVerdictError: a shard is missing or incomplete, or a case is in no shard.
     """
     baseline = read_baseline(plan)
     judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
@@ -77,9 +77,9 @@ def _collect_finished_runs(
     If `may_follow_up` is True, a shard may have made more runs of a case than planned.
 
     Raises:
-        InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan. Or
-            a case is in several shards. The error also lists what is missing or incomplete.
-        NoVerdictError: the only problem is that shards are missing or incomplete, or that cases are in none.
+        InvalidInputError: a shard is given twice, belongs to another run, or has runs that contradict the
+            plan; or a case is in several shards. The error also lists what is missing or incomplete.
+        NoVerdictError: shards are missing or incomplete, or cases are in no shard; all else is right.
     """
     wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
     incomplete = list(_find_incomplete_shards(records))

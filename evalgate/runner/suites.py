@@ -328,7 +328,7 @@ def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield a problem for each metric of a case's rubrics that the suite lacks or that no model judges.
+    """Yield a problem for each metric with rubrics in a case, if the suite lacks it or no model judges it.
 
     Only suites are checked that have their thresholds from a `.metrics.json` (of tRPC-Agent-Go).
     """

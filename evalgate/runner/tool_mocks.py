@@ -48,7 +48,8 @@ def add_tool_mocks(
     """Add to each case the mocks and recordings of `config.tool_mocks` that match it; return the eval sets.
 
     Mocks in the case itself stay before these mocks. `is_part` is True if the user selected only some cases:
-    then a mock may match no case. Notices about gaps in recordings are added to the first eval set.
+    then a mock without a matching case is no error. Notices about gaps in recordings are added to the first
+    eval set.
 
     Raises:
         InvalidInputError: a mock matches no case (only if `is_part` is False), or a recording cannot be used.

@@ -44,7 +44,7 @@ def build_user_factory_of_suites(plan_input: PlanInput, suites: Sequence[Suite])
     """Build the function that creates the user who talks to the agent in a run of `suites`.
 
     Raises:
-        InvalidInputError: as `build_user_factory`.
+        InvalidInputError: a `user` section or a persona is wrong, or a file cannot be read.
     """
     overrides, thresholds = plan_input.overrides, plan_input.thresholds
     adjacent_thresholds = {

@@ -227,7 +227,10 @@ def has_runs(record: Record) -> bool:
 
 
 def _is_missing(run: RunResult) -> bool:
-    """Return True if the run, or its scoring by a gating metric, failed for a reason outside of the agent."""
+    """Return True if the run counts as missing, because it failed for a reason outside of the agent.
+
+    The same holds for a run that a gating metric could not score for such a reason.
+    """
     return run.outcome in NON_AGENT_OUTCOMES or any(each.gating_status == "errored" for each in run.metrics)
 
 

@@ -222,7 +222,7 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     """Yield a sentence with the number of runs, then an estimate of their cost or why there is no estimate.
 
-    The cost of each variant is not known yet. So it is taken as the cost of the agent of the baseline.
+    The cost of a variant is not known yet. So the estimate uses the stored cost of the baseline's agent.
     """
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases

@@ -1,7 +1,7 @@
 """Plan the next runs, and decide once no further run is needed.
 
-These are the rounds of `runs: auto`, and the follow-up runs of single cases, which a fixed number of runs
-has, too.
+The next runs are another round of all cases (`runs: auto`), or follow-up runs: further runs of single cases
+that may have broken. With a fixed number of runs, follow-up runs are possible, too.
 
 `runs: auto` runs every case once in each round, and stops once the average is good enough. Luck makes some
 averages look good enough, so averages at the stop tend to be too high. `estimate_early_stop_bias` estimates
@@ -142,7 +142,7 @@ def plan_next_step(tables: Mapping[str, ScoreTable], parameters: Parameters) -> 
 
     The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
     chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and can
-    still reach it (see `futility`). It also follows while a minimum, pass^k or a required proof is undecided.
+    still reach `max_drop` (see `futility`), or while a minimum, pass^k or a required proof is undecided.
 
     No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
     after a case broke. A deterministic metric (`is_deterministic`) needs only the first `min_runs` rounds.

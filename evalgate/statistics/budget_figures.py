@@ -95,7 +95,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float) -> int:
-    """Return the fewest runs among which some figure exceeds the 95th percentile with chance 1 − alpha."""
+    """Return the fewest runs of which at least one exceeds the true 95th percentile with chance 1 − alpha."""
     return math.ceil(math.log(alpha) / math.log(PERCENTILE) - 1e-9)
 
 
@@ -104,10 +104,10 @@ def compare_percentile(
 ) -> ThresholdEstimate | None:
     """Compare the 95th percentile of the figures with `limit`, the largest figure that is allowed.
 
-    - A percentile above the limit fails if its lower bound is above the limit, too. Otherwise it is
-      inconclusive.
-    - A percentile within the limit passes, with one exception: with `proof` it is inconclusive if its upper
-      bound is above the limit.
+    - A percentile above the limit fails if the lower bound of its interval is above the limit, too.
+      Otherwise it is inconclusive.
+    - A percentile within the limit passes, with one exception: if `require` is "proof", and the upper bound
+      of its interval is above the limit, it is inconclusive.
 
     Return None if there are fewer figures than `count_needed_runs(alpha)`. The bounds are order statistics,
     which hold for any distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile lies beyond

@@ -18,9 +18,9 @@ _WIDE = 500  # with more possible sums, `find_largest_p` takes a bound, because 
 
 @frozen
 class SumDistribution:
-    """Distribution of the sum of a candidate's scores over all choices of its runs from the pooled runs.
+    """Distribution of the sum of the candidate's scores, if its runs are chosen at random from all runs.
 
-    Sums are in thousandths of a score.
+    All runs are those of baseline and candidate. Sums are in thousandths of a score.
     """
 
     lowest: int

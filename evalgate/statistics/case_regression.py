@@ -76,9 +76,9 @@ def classify_case(
     """Return the status of one case after its runs so far; each side must have at least one score.
 
     - `ok`: the mean fell by less than `case_drop`, or not at all.
-    - `broken`: the mean fell by `case_drop` or more, and this is confirmed.
-    - `rerun`: the mean fell as much, and further runs can confirm it.
-    - `suspect`: the mean fell as much, and further runs cannot confirm it or are not allowed.
+    - `broken`: the mean fell by `case_drop` or more, and the break is confirmed.
+    - `rerun`: the mean fell by `case_drop` or more, and further runs can confirm a break.
+    - `suspect`: the mean fell by `case_drop` or more; further runs cannot confirm a break or are not allowed.
 
     Args:
         baseline: the stored scores.
@@ -186,7 +186,7 @@ class BreakageCriteria:
         - `flake`: too many runs passed.
         - `open`: too few runs were made to decide.
 
-        Only as many first runs as the fields name count, so that further runs give luck no second chance.
+        The fields limit the number of first runs that count, so that later runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"
@@ -199,12 +199,12 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the criteria for calling a case broken that fails in a way in which no stored run failed.
+    """Return the criteria for calling a case broken if it fails in a way in which no stored run failed.
 
     Args:
         baseline_runs: number of stored runs of the case, at least 1.
         flaky: number of flaky cases (or of flaky ways of failing) of the suite, from `estimate_flaky`.
-        most: most runs of the case as long as none of them passed.
+        most: largest number of runs that the case may get as long as none of them passed.
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
     for runs in range(in_a_row + 1, get_max_runs(most) + 1):
@@ -218,7 +218,7 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
 def get_max_runs(most: int) -> int:
     """Return the largest number of runs that a failing case may get if one of its runs passed.
 
-    This is twice `most`, the limit as long as no run passed; if `most` is 1, it is 1.
+    `most` is the limit as long as no run passed. The result is twice `most`, but 1 if `most` is 1.
     """
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 

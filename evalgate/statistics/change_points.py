@@ -2,8 +2,8 @@
 
 The method is circular binary segmentation (Olshen et al. 2004), which also finds a fall that recovers:
 
-1. A stretch is a run of neighbouring values. Its statistic is the difference of its mean from the mean of all
-   other values, weighted by both lengths. Take the stretch with the largest statistic.
+1. A stretch is a group of neighbouring values. Its statistic is the difference of its mean from the mean of
+   all other values, weighted by both lengths. Take the stretch with the largest statistic.
 2. Put the same values in random orders, and take the largest statistic of each order. The stretch's p is the
    share of orders with a statistic that is not smaller. If p is too large, there is no change.
 3. If the stretch begins or ends with the series, its other end is a change. If the stretch lies inside the

@@ -170,7 +170,7 @@ class ControlDecision:
 
     @property
     def answer(self) -> ControlAnswer:
-        """Return the first of `broke`, `open`, `drifted`, `recovered` that is the answer about a suspect.
+        """Return the most serious answer about any suspect: `broke`, then `open`, `drifted`, `recovered`.
 
         Return `open` if there is no suspect.
         """
@@ -417,7 +417,7 @@ def _is_futile(
 ) -> bool:
     """Return True if the chance that the drop reaches `limit` by round `last` is `futility` or less.
 
-    Return False in early rounds if too few cases vary to show how large luck is.
+    Return False in early rounds if too few cases vary to show how much averages vary by luck.
     """
     # In few rounds, few cases with differing scores do not show the size of luck.
     if look.rounds < LEAST_PAIRS and change.informative < _LEAST_VARYING_CASES:

@@ -32,7 +32,7 @@ ONE_SIDED = 0.05
 class LabelCounts:
     """Counts of an agent's answers by the verdicts of a judge and of people.
 
-    Four counts are of the answers that people labelled, two of all answers of the judge.
+    Four counts cover the answers that people labelled, two cover all answers of the judge.
     """
 
     passed_right: int

@@ -287,10 +287,10 @@ def compare_means(
 
 
 def estimate_detectable_growth(change: MeanDifference, max_drop: float, level: float) -> float:
-    """Return the size from which drops of a budget's shares are caught about four times in five.
+    """Return the smallest drop of a budget's mean share that is caught about four times in five.
 
-    Shares of logarithms have no largest drop, so the estimate is that of a normal distribution. `max_drop` is
-    the smallest drop that is too large, and `level` the level of its test.
+    The shares are logarithms of the figures (`LogShares`). They have no largest drop, so the estimate assumes
+    a normal distribution. `max_drop` is the smallest drop that is too large, `level` the level of its test.
     """
     if change.planned_deviation == 0:
         return max(max_drop, change.half)

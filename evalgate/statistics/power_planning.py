@@ -84,7 +84,7 @@ def estimate_detectable_drop(
 ) -> float:
     """Return the smallest drop of the average that the gate catches about four times in five.
 
-    Return infinity if it catches no drop as often. With `runs: auto` the estimate is simulated, which takes
+    Return infinity if it catches no drop that often. With `runs: auto` the estimate is simulated, which takes
     longer than the comparison of the runs.
 
     Args:
@@ -122,10 +122,10 @@ class _Spread:
 
 
 class DropModel:
-    """Model of the gate's power to detect a drop of an average in which every case loses the same share.
+    """Model of the gate's power to detect a drop of an average, if every case loses the same share.
 
-    In the model, each run scores 0 with a chance that is the same for all cases. If it does not, it scores as
-    it did before the drop.
+    In the model, each run scores 0 with a chance that is the same for all cases. Otherwise it scores as it
+    did before the drop.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class DropModel:
         return compute_normal_quantile(self._level)
 
     def _compute_loss(self, drop: float) -> float:
-        """Return the chance that a run scores 0, so that the average falls by `drop`."""
+        """Return the chance with which each run must score 0, so that the average falls by `drop`."""
         return min(1.0, drop / self.average)
 
     def _measure_spread(self, drop: float, most: int, cases: int) -> _Spread:
@@ -219,11 +219,11 @@ class DropModel:
         return _Spread(baseline, candidate, kept, pooled, permutation)
 
     def _compute_least_drop(self, rounds: int, level: float, cases: int) -> float:
-        """Return the drop by the fewest lost runs that luck hardly explains: the p of fewer is above `level`.
+        """Return the drop caused by the fewest lost runs that have a p of at most `level`.
 
-        A permutation puts one run of a case among the candidate's with the chance `share`. So lost runs of
-        several cases, which scored alike before, are all the candidate's with a power of this chance. As in
-        `compute_suite_tail`, p is exact for one case, and counts the observed drop half for several.
+        A lost run scores 0 only because of the drop. A permutation gives a run to the candidate with the
+        chance `share`, and all of k lost runs of k cases with the chance `share` to the power of k. The p
+        of one lost run is this chance. The p of several is half of this chance, as in `compute_suite_tail`.
         """
         stored = math.fsum(count * case.stored for case, count in self._groups.items()) / self.cases
         share = rounds / (stored + rounds)
@@ -271,7 +271,7 @@ class DropModel:
 
 @frozen
 class _Line:
-    """A variance as a linear function of the observed drop, because lost runs cause both."""
+    """A variance as a linear function of the observed drop: runs that newly score 0 cause both."""
 
     before: float
     """Variance if nothing dropped."""
@@ -280,7 +280,7 @@ class _Line:
     at: float
 
     def compute(self, drop: float) -> float:
-        """Return the variance at `drop`; beyond `at` and below 0 it does not change."""
+        """Return the variance at `drop`; a drop above `at` counts as `at`, and one below 0 as 0."""
         return self.before + (self.after - self.before) * min(1.0, max(0.0, drop) / self.at)
 
 
@@ -303,7 +303,7 @@ class _Stage:
     """Variance of one round's average that the gate estimates."""
 
     def decide(self, drop: float, max_drop: float) -> bool | None:
-        """Return True if the gate closes, False if the runs stop without that; None: a further round.
+        """Return True if the gate closes, False if the runs stop and it stays open, None for a further round.
 
         The runs stop if the drop is below half of `max_drop`, after the last round, and if the chance that
         the drop still reaches `max_drop` is too small (`auto_runs.is_futile`).
@@ -320,7 +320,7 @@ class _Stage:
 
 
 def _draw_count(dice: random.Random, trials: int, chance: float) -> float:
-    """Draw a number from the binomial distribution; from the normal distribution if it is rarely below 10."""
+    """Draw a number from the binomial distribution, or a normal one if the number is rarely below 10."""
     mean = trials * chance
     if mean > _MOST_COUNTED:
         return dice.gauss(mean, math.sqrt(mean * (1 - chance)))

@@ -123,10 +123,10 @@ def estimate_stored_growth(
     max_drop: float,
     weights: Mapping[str, float] = EQUAL_WEIGHTS,
 ) -> float:
-    """Return the size from which drops of a budget's stored shares are caught about four times in five.
+    """Return the smallest drop of a budget's mean share that is caught about four times in five.
 
     Args:
-        shares: stored shares by case, the oldest first; at least one share is not None.
+        shares: stored shares (see `LogShares`) by case, the oldest first; at least one share is not None.
         parameters: parameters of the gate.
         max_drop: smallest drop that is too large.
         weights: maps a case id to the weight of the case; a case that is missing has the weight 1.
@@ -144,7 +144,7 @@ def _pair_with_itself(cases: Mapping[str, Thousandths], weights: Mapping[str, fl
 
 
 def _compute_weighted_mean(means: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Return the weighted mean of at least one case's mean."""
+    """Return the weighted mean of the cases' means; `means` must not be empty."""
     total = math.fsum(weights.get(case, 1.0) for case in means)
     return math.fsum(weights.get(case, 1.0) * mean for case, mean in means.items()) / total
 

@@ -49,7 +49,7 @@ def count_missing(scores: Iterable[Score]) -> int:
 
 
 def compute_score_mean(scores: Thousandths) -> float:
-    """Return the mean of at least one score, 0 to 1."""
+    """Return the mean of the scores, 0 to 1; `scores` must not be empty."""
     return sum(scores) / (UNIT * len(scores))
 
 

@@ -94,8 +94,8 @@ def compare_mean_with_minimum(
 
     - A mean below the minimum fails if the upper end of its interval is below the minimum, too. Otherwise it
       is inconclusive.
-    - Any other mean passes, with one exception: with `proof` it is inconclusive if the lower end of its
-      interval is below the minimum.
+    - Any other mean passes, with one exception: if `require` is "proof", and the lower end of its interval
+      is below the minimum, it is inconclusive.
     """
     value, half = estimate_mean(cases, alpha)
     return _compare_estimate(value, half, minimum, require)

@@ -62,7 +62,7 @@ def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names of variables in `source` that the agent does not get, but could get by name.
+    """Return the names of variables in `source` that the agent does not get, but would get if named.
 
     `names` are the names that the user gave. Variables that the agent can never get are left out.
     """

@@ -31,8 +31,8 @@ def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
     Raises:
         UnknownChangeError: git fails or does not know `base_revision`; HEAD and `base_revision` have no
             commit in common; the clone is shallow and `base_revision` is no parent of HEAD; a submodule
-            differs; git was told to ignore changes of a file; or nothing differs at all, because then
-            the change is probably not what is checked out.
+            differs; git was told to ignore changes of a file; or nothing differs at all: then the
+            checkout probably does not contain the change.
     """
     try:
         return _list_files(folder, base_revision)
@@ -145,8 +145,8 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
 def check_commits_differ(folder: Path, base_revision: str) -> None:
     """Check that HEAD has other files than the newest commit that it has in common with `base_revision`.
 
-    If the files are the same, uncommitted files, such as reports of earlier steps, would seem to be the
-    change.
+    Without this check, uncommitted files, such as reports of earlier steps, could be taken for the change
+    when the checkout does not contain the change.
 
     Raises:
         UnknownChangeError: the files do not differ, or cannot be compared.

@@ -37,7 +37,7 @@ class CodeFiles(Protocol):
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the size in bytes of each file below a folder, by path.
 
-        If `folder` is "", return only the files directly in the workspace, which may be a large repository.
+        If `folder` is "", return only the files directly in the workspace, because it may be very large.
         Hidden files and folders, and folders of installed packages, are left out.
         """
         ...
@@ -102,7 +102,7 @@ class CommittedFiles:
         self._add_entries("", commit)
 
     def _add_entries(self, submodule: str, commit: str) -> None:
-        """Add the files and submodules of a commit of `submodule`; "" is the repository of the workspace."""
+        """Add the files and submodules of a commit in the repository at `submodule`; "" is the outer one."""
         if submodule and not find_submodule_commit(self._home / submodule, commit):
             raise _build_error(f"the submodule {submodule} is not checked out with its history")
         for path, entry in _list_entries(self._home / submodule, commit):

@@ -69,8 +69,8 @@ class _CommandFile:
     def is_private(self) -> bool:
         """Return True if only the gate may write the file, so that writes of other processes are undone.
 
-        This is so if the file sets the environment of later steps (`NOT_WRITTEN`), or if root owns the file
-        while the gate runs.
+        Such a file sets the environment of later steps (its variable is in `NOT_WRITTEN`), or belongs to root
+        while the gate runs (`is_taken`).
         """
         return self.variable in NOT_WRITTEN or self.is_taken
 

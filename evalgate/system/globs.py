@@ -1,4 +1,4 @@
-"""Find the paths that a glob matches, in time also if links in the folders lead back to a folder above."""
+"""Find the paths that a glob matches, without endless searches if links lead back to a folder above."""
 
 import glob
 import os
@@ -13,10 +13,10 @@ _ANY_DEPTH = re.compile(r"(?:^|/+)\*\*(?:/+\*\*)*(?:/+|$)")
 def find_matches(pattern: str, folder: Path, within: Path | None = None) -> list[str]:
     """Return the paths that a glob matches, relative to `folder` if the glob is relative.
 
-    The glob is read as `glob.glob` reads it, but `**` enters each folder once, by the first of its paths. If
-    a folder holds two links to itself, `glob.glob` finds 2^40 paths of each file. Links to other folders are
-    followed, but with `within`, `**` enters no folder outside of `within`. A pattern that ends with `**`
-    matches files only.
+    The glob is read as `glob.glob` reads it, but `**` enters each folder only once, even if links give it
+    several paths. (With two links from a folder to itself, `glob.glob` finds 2^40 paths of each file.) `**`
+    follows links to other folders; but if `within` is given, `**` enters no folder outside of `within`. A
+    pattern that ends with `**` matches files only.
     """
     if "\0" in pattern:
         return []

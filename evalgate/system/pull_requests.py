@@ -130,7 +130,7 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 
 
 def _is_merge(folder: Path, made: str) -> bool:
-    """Return True if HEAD is a merge commit and has the hash `made`."""
+    """Return True if HEAD is a merge commit and has the hash `made`, a merge that the CI service made."""
     # Only then is the first parent of HEAD the base. A change may itself end with a merge, and the first
     # parent of that merge is a commit of the change.
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))

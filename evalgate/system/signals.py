@@ -75,10 +75,10 @@ class InterruptHandler:
         self._mark_ready()
 
     def _repeat_lost_interrupt(self, lost: "UnraisableHookArgs") -> None:
-        """Send the signal again, until it has an effect, if Python drops the KeyboardInterrupt.
+        """Send the signal of a dropped KeyboardInterrupt again, until the signal has an effect.
 
-        Python calls this for errors that it cannot raise, such as errors in `__del__`. Other errors than
-        KeyboardInterrupt are handled as usual.
+        Python calls this for errors that it drops because it cannot raise them, such as errors in `__del__`.
+        Other errors than KeyboardInterrupt are handled as usual.
         """
         if lost.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(lost)

@@ -118,7 +118,7 @@ def _run_command(
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
-    """Wait for the end of a process, and return its output. When `stop` is set, kill its process group."""
+    """Wait for the end of a process and return its output; kill its group when `stop`, if any, is set."""
     while True:
         try:
             return process.communicate(timeout=None if stop is None else _POLL_S)[0]

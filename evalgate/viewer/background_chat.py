@@ -159,7 +159,7 @@ class BackgroundChat:
             picked: numbers of the turns to save, from 0.
 
         Raises:
-            InvalidInputError: none of the turns exists, `out` is no `.json` file in the project's folder, or
+            InvalidInputError: no picked turn exists, `out` is no `.json` file in the project's folder, or
                 the case cannot be saved there.
         """
         if self._setup is None or self._chat is None or not self._chat.turns:

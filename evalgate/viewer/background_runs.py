@@ -103,8 +103,8 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
     """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK agents.
 
-    If the thresholds file names an agent or is invalid, return `PROJECT_AGENT` alone. Otherwise return the
-    folders. If there is no folder either, return `PROJECT_AGENT` alone.
+    Return the folders if there are any, unless the thresholds file is invalid or names an agent. Otherwise
+    return `PROJECT_AGENT` alone.
     """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found

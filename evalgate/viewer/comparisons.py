@@ -35,9 +35,10 @@ class ComparedRecord:
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the agent's replies to a case in the earlier record, turn by turn; () if none are stored.
+        """Return the agent's earlier replies to a case, turn by turn; () if none are stored.
 
-        The replies are those of the run that `choose_shown_run` returns, or those in the stored baseline.
+        If `before` has the case, return the replies of the run that `choose_shown_run` returns for it.
+        Otherwise return the replies in `baseline`.
         """
         case = self.before.get(key)
         if case is not None:

@@ -241,8 +241,8 @@ def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> Eva
     """Return `case` with goals rebuilt from the expected reply, if the user changed the reply.
 
     `base` is the case before the edit, `case` after it. A case without goals or with several turns is
-    returned unchanged. The goals of a case with one turn are made from its reply. So if the user changed
-    both, `errors` gets a message, and `case` is returned unchanged.
+    returned unchanged. If the user changed both the goals and the reply, `errors` gets a message, and `case`
+    is returned unchanged, because the goals would have to be made from the reply.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

@@ -84,7 +84,7 @@ class EvalSetStore:
         raise InvalidInputError(f"{shown_as}: no eval set of this project")
 
     def has_set(self, eval_set_id: str, path: str = "") -> bool:
-        """Return True if a listed file has this path, or a readable listed file has this id."""
+        """Return True if a listed file has the path `path`, or if a readable listed file has the id."""
         if any(each.shown_as == path for each in self.list_files()):
             return True
         try:

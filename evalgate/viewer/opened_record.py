@@ -52,7 +52,7 @@ class OpenedRecord:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Return the text in which a search looks for each case of `entries`, in lower case.
+        """Return the searchable text of each case, in lower case and in the order of `entries`.
 
         The text has the name of the case, its failures, messages and responses, and the names of tools that
         were called or expected.

@@ -113,7 +113,7 @@ def _end_quarantine(text: str, pattern: str, name: str) -> str:
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
-    """Return the patterns that name a case. The first is the case id alone, which may match other sets."""
+    """Return the patterns that name a case. The first, its id alone, may match cases of other sets, too."""
     names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
     return [_to_pattern(each) for each in names]
 

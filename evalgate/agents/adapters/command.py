@@ -124,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers one message with its whole stdout. The process listens to its own events."""
+    """Process that answers one message with its whole stdout. It is its own `ProcessListener`."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -144,7 +144,7 @@ class _TurnProcess(AgentProcess):
         """Ignore protocol errors: there is no protocol."""
 
     def on_process_ended(self) -> None:
-        """Ignore the event: the future `ended` is awaited instead."""
+        """Ignore the end of the process: `run_turn` awaits the future `ended` instead."""
 
     @override
     def _on_stdout(self, data: bytes) -> None:

@@ -1,4 +1,7 @@
-"""Agents in a container of an image, a build or a Compose service, reached by stdin and stdout or a port."""
+"""Agents in a container of an image, a build or a Compose service.
+
+The gate sends messages to the container's stdin, or to a port of the container.
+"""
 
 import json
 import shlex

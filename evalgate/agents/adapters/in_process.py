@@ -97,7 +97,7 @@ class _LoopWorker:
     # --- called by the host with the messages of the agent, as a `Sender` -----------------------------------
 
     def send(self, message: dict[str, Any]) -> None:
-        """Queue a message of the host for the session that it names. Any thread may call this method.
+        """Queue a message for the session that the message names. Any thread may call this method.
 
         Messages are delivered in the order of the calls.
 
@@ -132,7 +132,7 @@ class _LoopWorker:
     # --- called by its sessions with messages to the agent --------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
-        """Pass a message to the agent. The agent gets a copy: it cannot change the case for later runs.
+        """Pass a message to the agent. The agent gets a copy, so it cannot change the case for later runs.
 
         Raises:
             MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
@@ -166,8 +166,8 @@ class _LoopWorker:
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
         """Stop waiting for the answer to a cancel, because the agent's loop has answered.
 
-        With `still_running`, the turn's code could not be ended, such as a function in a thread. Count this
-        turn as abandoned.
+        `still_running` is True if the turn's code, such as a function in a thread, could not be ended. Such
+        a turn is counted as abandoned.
         """
         self._cancel_limits.remove_limit(session)
         self.abandoned += still_running

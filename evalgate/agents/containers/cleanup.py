@@ -23,7 +23,7 @@ def remove_orphans(client: "DockerClient") -> int:
     Return the number of removed objects. A gate on this machine has ended if its process does not run any
     more. A gate in a container has ended if the container does not run any more. For a gate on another
     machine, its objects are removed once they are older than a day. Objects that cannot be inspected or
-    removed are left to the next run.
+    removed stay until a later call.
     """
     import docker.errors
 

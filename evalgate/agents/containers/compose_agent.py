@@ -344,8 +344,8 @@ class ContainerSpecBuilder:
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
         """Return the variables in `given`, with values in place of None.
 
-        Such a value comes from the variables that the Compose file may use. A name that has no value there
-        is left out.
+        Such a value comes from the variables that the Compose file may use. If these variables lack the
+        name, it is left out.
         """
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}

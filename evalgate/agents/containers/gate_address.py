@@ -109,7 +109,7 @@ def _resolve_without_gateway(
     the container use the host of `wanted`, unless it is an address such as `localhost`.
 
     Raises:
-        AgentUnreachableError: the container cannot reach the gate in one of these ways.
+        AgentUnreachableError: neither applies, so the container cannot reach the gate.
     """
     if network == "host":
         return wanted

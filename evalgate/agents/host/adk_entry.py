@@ -2,7 +2,8 @@
 
 In a module, the first of these names counts: `app` (if it is an app of ADK), `root_agent`, `get_agent_async`.
 If the module has none of the names, they are searched in the module's attribute `agent`, then in the module's
-submodule `agent`. At last, ADK builds an agent from the file `root_agent.yaml` in the package's folder.
+submodule `agent`. If they are not there either, ADK builds an agent from the file `root_agent.yaml` in the
+package's folder.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
     without arguments, and may return a tuple that begins with the agent.
 
     Args:
-        entry: `package.module`, `path/to/agent_folder` or `path/file.py`. `:attribute` must follow if the
-            agent has a name that ADK does not search. Or `path/file.yaml`, from which ADK builds an agent.
+        entry: `package.module`, `path/to/agent_folder` or `path/file.py`, followed by `:attribute` if the
+            agent has a name that ADK does not search; or `path/file.yaml`, from which ADK builds an agent.
         sub_agent: Name of an agent below the root to run instead of the root; None or "": the root.
         loop: Event loop that awaits the result of an asynchronous function.
 
@@ -57,7 +58,7 @@ def _resolve_entry(entry: str) -> object:
 def _load_config_agent(file: str, where: str) -> object:
     """Return the agent that ADK builds from a configuration file; load the nearest `.env` file first.
 
-    `file` is the absolute path; `where` is the path in messages.
+    `file` is the absolute path; `where` is the path that error messages show.
 
     Raises:
         EntryNotFoundError: there is no such file.

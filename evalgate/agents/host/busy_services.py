@@ -51,7 +51,7 @@ def _iter_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _get_cause(error: BaseException) -> BaseException | None:
-    """Return the member of an exception group that has one member; for any other error, its `__cause__`."""
+    """Return the member of an exception group with one member, else the `__cause__` of `error`, or None."""
     members = getattr(error, "exceptions", None)
     # `asyncio.TaskGroup` wraps even a single failure. Of several, none is the cause of the others.
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):

@@ -144,7 +144,7 @@ class SessionManager:
         turn.task.cancel()
 
     def handle_exit(self, error: BaseException) -> None:
-        """End the turn in which a task raised `error`, such as SystemExit, out of the event loop.
+        """End the turn of a task that stopped the event loop by raising `error`, such as SystemExit.
 
         A turn that awaits this task receives the exception and ends by itself. Any other turn could wait for
         ever, for example for a message of the task. So a turn that has not ended after 1 s (`EXIT_WAIT_S`) is
@@ -292,7 +292,7 @@ class SessionManager:
 
 
 def _find_exited_session(error: BaseException) -> Session | None:
-    """Return the session of the task that raised `error` out of the event loop; None if it is unknown."""
+    """Return the session of the task that stopped the event loop by raising `error`; None if unknown."""
     frames = error.__traceback__
     while frames is not None:
         # In the traceback, only the frame of `asyncio.Handle._run` leads to the task's context. Other event

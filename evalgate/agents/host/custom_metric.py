@@ -1,7 +1,7 @@
 """Adapter that lets the host run a custom metric: the metric's function is served like an agent.
 
-The message of each turn is a request in JSON with a case and its run. The answer in JSON has a `score`. An
-answer without a score has the reason as `not_applicable` or `failed`.
+The message of each turn is a request in JSON with a case and its run. The answer in JSON has a `score`. If
+there is no score, the answer has the reason in the field `not_applicable` or `failed` instead.
 
 The function has one of three signatures, recognised by the number and names of the parameters:
 
@@ -228,7 +228,9 @@ def _convert_object(result: Any) -> dict[str, Any]:
 
 
 def _convert_turn(result: Any) -> dict[str, Any]:
-    """Convert a metric's result for one turn, a number or an object with a score, to an item of `turns`.
+    """Convert a metric's result for one turn to an item of the list `turns` in the answer.
+
+    The result is a number or an object with a score.
 
     Raises:
         InvalidScoreError: the result is anything else, a part of it is invalid, or its status is `error`.

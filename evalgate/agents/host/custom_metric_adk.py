@@ -14,9 +14,9 @@ from .custom_metric_arguments import JsonNamespace
 
 
 def use_google_invocation(imitation: JsonNamespace) -> Any:
-    """Convert an imitation to Google's `Invocation`; return the imitation if Google ADK is not imported.
+    """Convert an imitated `Invocation` to Google's; return it unchanged if Google ADK is not imported.
 
-    The field `intermediate_data` of the result is an `IntermediateData` with the extra field
+    The field `intermediate_data` of Google's invocation is an `IntermediateData` with the extra field
     `invocation_events`.
     """
     module = sys.modules.get("google.adk.evaluation.eval_case")
@@ -38,7 +38,7 @@ def use_google_invocation(imitation: JsonNamespace) -> Any:
 
 
 def use_google_metric(imitation: JsonNamespace) -> Any:
-    """Convert an imitation to Google's `EvalMetric`; return the imitation if Google ADK is not imported."""
+    """Convert an imitated `EvalMetric` to Google's; return it unchanged if Google ADK is not imported."""
     module = sys.modules.get("google.adk.evaluation.eval_metrics")
     return imitation if module is None else module.EvalMetric.model_validate(_to_json(imitation))
 

@@ -1,4 +1,4 @@
-"""Exceptions of the host (the worker's program), and texts that describe exceptions of the agent."""
+"""Exceptions of the agent host, and texts that describe exceptions of the agent."""
 
 from __future__ import annotations
 

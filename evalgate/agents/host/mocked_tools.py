@@ -33,18 +33,16 @@ class Mocks:
         self._turn += 1
 
     def is_mocked(self, name: str) -> bool:
-        """Return True if the tool must not be called in this turn.
+        """Return True if a mock or the recording replaces the tool in this turn: it must not be called.
 
-        A tool with a mock in this turn must not be called. If the session has a recording, all other tools
-        must not be called either, except live tools, which are called for real.
+        A recording replaces all tools except live tools, which are called for real.
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Return True if the tool has a mock in any turn.
+        """Return True if a mock of any turn, or the recording, replaces the tool.
 
-        If the session has a recording, return True for all other tools, too, except live tools, which are
-        called for real.
+        A recording replaces all tools except live tools, which are called for real.
         """
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 

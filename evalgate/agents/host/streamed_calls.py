@@ -33,7 +33,7 @@ class StreamedCalls:
         """By index: True if the first piece of the latest call had a name and all arguments, as JSON."""
 
     def add_piece(self, piece: _Json, position: int) -> None:
-        """Add one item of a chunk's `tool_calls`; `position` is its index in the list, from 0."""
+        """Add one item of a chunk's `tool_calls`; `position` is the item's index in this list, from 0."""
         index, id_ = piece.get("index"), piece.get("id")
         key = index if isinstance(index, int) else position
         call = self._open.get(key)

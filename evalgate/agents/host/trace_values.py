@@ -20,7 +20,7 @@ _PER_VALUE = 8
 
 
 class ValueClipper:
-    """Converter of values to JSON, with a limit of `most` characters for all values together."""
+    """Converter of values to JSON, with one limit of characters for all values together."""
 
     def __init__(self, most: int = MOST_RUN_CHARACTERS) -> None:
         self._left = most

@@ -77,7 +77,9 @@ class A2aDialect:
             return self._endpoint
 
     async def post_message(self, message: JsonObject, turn: "_A2aTurn") -> None:
-        """Send the request with the parameters `message`, and add each result of the agent to `turn`.
+        """Send a message to the agent, and add each result of the agent to `turn`.
+
+        `message` holds the parameters of the request, as `build_send_params` returns them.
 
         Raises:
             AgentError: the request failed, or the answer reports an error or is not A2A.
@@ -268,7 +270,7 @@ class _A2aTurn:
 
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:
-    """Yield the tool calls and results in messages or artifacts, and their texts if `texts` is True.
+    """Yield the tool calls and results in `groups`; if `texts` is True, also each text, as a `Message`.
 
     Each group has the parts of one message or artifact.
     """

@@ -56,7 +56,8 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 def read_recorded_reply(events: Iterable[object]) -> Reply:
     """Return the reply of one recorded turn. The response is None if there is no final event.
 
-    The response is the text of the last final event with text, or "" if no final event has text.
+    The response is the text of the last final event with text, or "" if no final event has text. The
+    description of `read_adk_reply` says which events are final.
 
     Raises:
         AgentError: an event is malformed or an error of the server.
@@ -217,8 +218,8 @@ class AdkServerDialect:
         Without the option `app`, the first call requests the server's list of apps.
 
         Raises:
-            AgentError: the request failed. Or the case names no app of the server, and the server does not
-                have exactly one app.
+            AgentError: the request failed. Or the case names no app of the server, and the server has
+                several apps or none.
         """
         if self._options.app is not None:
             return self._options.app

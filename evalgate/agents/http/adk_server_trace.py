@@ -13,7 +13,7 @@ from evalgate.core.types import TraceSpan
 
 
 class AdkServerTrace:
-    """Reader of the server's spans for one session, turn by turn. Without spans, turns have no steps."""
+    """Reader of a session's spans, turn by turn. If the server stores no spans, turns have no steps."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection

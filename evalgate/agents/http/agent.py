@@ -138,8 +138,8 @@ class RemoteSession:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """End the conversation on the server; ignore errors, since all answers have arrived.
 
-        Nothing is sent if there was no turn. Nothing is sent either if the `with` block raised another
-        exception than AgentError: after a cancellation, for example, evalgate must end without waiting.
+        Nothing is sent if there was no turn. Nothing is sent either if the `with` block raised an
+        exception other than AgentError: after a cancellation, for example, evalgate must end without waiting.
         """
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
@@ -175,7 +175,7 @@ class RemoteSession:
         """Send the message and return the reply.
 
         Raises:
-            AgentError: the turn failed in the dialect, or took longer than its time limit.
+            AgentError: there is no usable answer, or the turn took longer than its time limit.
         """
         self._turns += 1
         try:

@@ -238,7 +238,7 @@ class AgentConnection:
     def relocate_url(self, address: str) -> str:
         """Return the URL at which evalgate reaches `address`, which the server reported as its own.
 
-        If the server is `relocated`, as in a container, `address` gets the scheme, host and port of the
+        If the server runs in a container (`relocated`), `address` gets the scheme, host and port of the
         server's `url`. Otherwise, the address is returned unchanged.
         """
         if not self._server.relocated:

@@ -69,7 +69,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the `with` block, because evalgate's work is not the agent's time."""
+    """Stop the turn's timer within the `with` block, so that this time does not count as the agent's."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield

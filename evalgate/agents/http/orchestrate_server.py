@@ -59,7 +59,7 @@ class OrchestrateDialect:
 
         Raises:
             AgentError: the request failed, or the server does not have the named agent. Or no agent is named,
-                and the server does not have exactly one agent.
+                and the server has several agents or none.
         """
         if self._ids is None:
             listed = await self._connection.request_json("GET", self._connection.build_url(_AGENTS))
@@ -91,7 +91,7 @@ class OrchestrateConversation:
         """Id that the server gave the thread; "" before the first answer."""
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Start a run with the message and read its events to the last. The server reports no usage.
+        """Start a run on the server with the message, and read its events. The server reports no usage.
 
         Raises:
             AgentError: a request failed, the events are malformed or report an error, or the case has
@@ -128,7 +128,7 @@ class OrchestrateConversation:
 
 
 class OrchestrateEvents:
-    """Collector of the events of one run, which are lines of JSON or server-sent events."""
+    """Collector of the events of one run on the server: one turn, as lines of JSON or server-sent events."""
 
     def __init__(self) -> None:
         self.thread_id = ""

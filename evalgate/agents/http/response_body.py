@@ -163,8 +163,8 @@ async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
     """Call `work`, which parses an answer of `size` bytes or characters, and return the result of `work`.
 
     Above 64 KiB (`THREAD_PARSE_SIZE`), `work` is called in a thread, so that the event loop can run: the
-    parser releases the GIL from time to time. Meanwhile, the turn's timer is stopped, because the time is not
-    the agent's.
+    parser releases the GIL from time to time. Meanwhile, the turn's timer is stopped, because the agent
+    is not responsible for this time.
     """
     if size <= THREAD_PARSE_SIZE:
         return work()

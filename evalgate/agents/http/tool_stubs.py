@@ -38,8 +38,8 @@ class CaseTools:
         """Return the result of a call.
 
         The result is `{"error": …}` in three cases: the recorded call raised an error, a mocked or recorded
-        tool is called with arguments that are not a JSON object, or the expected reply has no result of the
-        tool.
+        tool is called with arguments that are not a JSON object, or, for any other tool, the expected
+        reply has no unused result.
 
         Raises:
             AgentError: the tool is mocked or recorded, and there is no result for the arguments; the

@@ -338,8 +338,8 @@ def _select_agent_env(
 def _build_ray_env(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the bridge, and of a cluster that the bridge starts on this machine.
 
-    Of the gate's variables, only harmless ones such as PATH, and all with a name that begins with `RAY_`, are
-    passed on.
+    Only these variables of the gate are passed on: harmless ones such as PATH, and those with a name that
+    begins with `RAY_`, except RAY_ADDRESS.
     """
     ours = {name: environ[name] for name in environ if name.startswith("RAY_") and name != "RAY_ADDRESS"}
     # Actors on this machine import the evalgate that runs here, which may be installed nowhere.

@@ -92,7 +92,7 @@ class GateWriter:
 
 
 class Bridge:
-    """Owner of the actors of one run, which executes the gate's commands."""
+    """Bridge between the gate and the actors of one run. It executes the gate's commands."""
 
     def __init__(self, ray: Any, given: dict[str, Any], wire: GateWriter) -> None:
         self._ray = ray
@@ -247,7 +247,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _take_over_stdio() -> tuple[int, GateWriter]:
-    """Return a duplicate of stdin and a writer to stdout; redirect all other output, as Ray's, to stderr."""
+    """Return a duplicate of stdin and a writer to stdout; redirect other output, such as Ray's, to stderr."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -99,7 +99,7 @@ class ClusterClient(Protocol):
         ...
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
-        """Send a request to an actor; the listener receives the answer with the same `key`."""
+        """Send `body`, an `ActorRequest` as JSON; the listener receives the answer with the same `key`."""
         ...
 
     def kill_actor(self, number: int) -> None:
@@ -170,7 +170,7 @@ class RayClusterClient:
         self._write_message({"do": "add", "actor": number})
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
-        """Send a request to an actor through the bridge."""
+        """Send `body`, an `ActorRequest` as JSON, to an actor through the bridge."""
         self._write_message({"do": "ask", "actor": number, "id": key, "body": body})
 
     def kill_actor(self, number: int) -> None:

@@ -21,7 +21,7 @@ class ActorSlot:
 
 
 class ActorPool(Protocol):
-    """Owner of the actors that a session uses."""
+    """The methods of `ClusterAgent` with which a session uses an actor."""
 
     def create_session_key(self) -> str:
         """Return the key of a new conversation."""

@@ -66,7 +66,8 @@ def parse_messages(found: object, role: str, depth: int = 0) -> list[ChatMessage
     """Return the messages in a value; texts and messages without a role get `role`.
 
     `found` may be a message, a list of messages, a request or an answer of a model's API, a text, or the JSON
-    text of any of these. Unknown shapes give no message. `depth` counts the nested calls, which are limited.
+    text of any of these. Unknown shapes give no message. `depth` is the depth of this recursive
+    call; beyond a limit, the result is [].
     """
     found = decode_json(found)
     if depth > _DEEPEST:
@@ -186,7 +187,7 @@ def _is_converted_text_or_result(part: Part) -> bool:
 
 
 def _unwrap(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without the wrappers of LangChain and OpenInference, and with plain keys."""
+    """Return a message without the wrappers of LangChain and OpenInference, and `message.` cut from keys."""
     if isinstance(found.get("kwargs"), dict) and isinstance(found.get("id"), list):
         return {"role": str(found["id"][-1]) if found["id"] else "", **found["kwargs"]}
     if isinstance(found.get("data"), dict) and isinstance(found.get("type"), str) and len(found) <= 3:

@@ -97,8 +97,8 @@ class SpanCollector:
     async def take_spans(self, turn: TurnTrace, wait_s: float) -> list[Span]:
         """Remove and return the stored spans of a turn; [] if the turn has none.
 
-        First wait until the topmost span of the turn has arrived, which is the last to end, but at most
-        `wait_s` seconds.
+        First wait, for at most `wait_s` seconds, until the turn's topmost span has arrived. This span is the
+        last to end.
         """
         try:
             async with asyncio.timeout(wait_s), self._arrived:

@@ -118,7 +118,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return a copy of a turn's root step, in which the arguments replace fields that the step lacks."""
+    """Return a copy of a turn's root step, in which the arguments fill the step's empty fields."""
     return replace(
         root,
         request=request if root.request is None else root.request,
@@ -167,7 +167,10 @@ def _find_parents(spans: Sequence[TraceSpan]) -> dict[int, int | None]:
 
 
 def _iter_from_root(parents: dict[int, int | None]) -> Iterator[int]:
-    """Yield the index of each step: depth first, each parent before its children, siblings in their order."""
+    """Yield the index of each step: depth first, each parent before its children.
+
+    Siblings keep their order in `parents`.
+    """
     children: dict[int | None, list[int]] = {}
     for index, parent in parents.items():
         children.setdefault(parent, []).append(index)

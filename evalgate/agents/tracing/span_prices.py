@@ -44,7 +44,7 @@ def build_price_function(table: PriceTable, day: date) -> PriceUsage:
 
 
 def _find_names(table: PriceTable, model: str) -> list[str]:
-    """Return the names (`provider/model`) in the price table that `model` may stand for; [] if unknown."""
+    """Return the names (`provider/model`) in the price table that `model` may stand for; [] for none."""
     bare = model.removeprefix("models/")
     for name in (bare, _RELEASE.sub("", bare)):
         if name in table:

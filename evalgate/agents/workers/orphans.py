@@ -35,12 +35,12 @@ A gate that was forked has another prefix than its parent, and so does not end t
 
 
 def get_mark_prefix() -> str:
-    """Return the prefix of all marks of this process: 32 random hexadecimal digits, the same in each call."""
+    """Return the prefix that the marks of this gate's workers share: 32 random hexadecimal digits."""
     return _MARK_PREFIXES.setdefault(os.getpid(), os.urandom(16).hex())
 
 
 def create_mark() -> str:
-    """Return a new mark: the prefix of this process followed by 32 random hexadecimal digits."""
+    """Return a new mark for a worker: `get_mark_prefix()` followed by 32 random hexadecimal digits."""
     return get_mark_prefix() + os.urandom(16).hex()
 
 
@@ -57,9 +57,9 @@ def kill_orphans(mark: str) -> None:
 
 
 def signal_orphans(mark: str, number: int) -> bool:
-    """Signal every process with a mark that begins with `mark`; return True if any was signalled.
+    """Send the signal `number` to each process with a mark that begins with `mark`.
 
-    With the signal 0, nothing is sent; the call only checks for a process with the mark.
+    Return True if at least one process can be signalled. The signal 0 only checks this and is not sent.
     """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     # A list and not `any`, which would stop at the first process.

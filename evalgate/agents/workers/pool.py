@@ -94,7 +94,7 @@ class WorkerPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return notices about eval sets with unknown opened files, and about spans that were dropped."""
+        """Return notices about eval sets with files that could not be tracked, and about dropped spans."""
         return (*self._describe_unknown_files(), *self._describe_dropped_spans())
 
     @property
@@ -176,7 +176,7 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Remove workers that are gone or retiring from the pool, and wake all waiting sessions.
+        """Drop workers that are gone or take no new sessions (`retiring`), and wake all waiting sessions.
 
         If there are more workers than the options allow and no session waits, end an idle worker.
         """
@@ -195,11 +195,11 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """Return the worker for a new session; None if all workers are reserved and none may be started.
+        """Return the worker for a new session; None if all workers are reserved and no new one may start.
 
         An idle worker is preferred. If there is none, a new worker is started if the options allow a further
-        one; with `alone`, up to 4 workers are allowed in any case. Otherwise, the worker with the fewest
-        sessions that is not reserved is returned.
+        one; with `alone`, up to 4 workers are allowed in any case. Otherwise, of the workers that are not
+        reserved, the one with the fewest sessions is returned.
         """
         best: Worker | None = None
         for each in self._workers:

@@ -154,7 +154,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         """Start the process; call this only once.
 
         Raises:
-            OSError, ValueError: the process cannot be started, or no thread that waits for its end.
+            OSError, ValueError: the process, or the thread that waits for its end, cannot be started.
         """
         start_watchdog()
         isolate_process()

@@ -136,7 +136,7 @@ _MANY_DIGITS = b"0" * 25
 
 
 def peek_session_key(line: bytes) -> str | None:
-    """Return the session key of a line that begins with `type` and `session`; None for any other line.
+    """Return the session key of a line with the first fields `type` and `session`; None for other lines.
 
     The line is not parsed, and only its first 200 bytes are read.
     """
@@ -293,7 +293,7 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """Return `faulted` if the agent is not at fault, as for a busy provider or no mock; else `crashed`."""
+    """Return `faulted` if the agent is not at fault (busy provider, missing mock); else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 

@@ -61,7 +61,7 @@ class SessionOwner(Protocol):
         ...
 
     def release_session(self, session: "WorkerSession") -> None:
-        """Remove a session that is over from the worker."""
+        """Remove a session, which is over, from the worker."""
         ...
 
     def note_dropped_spans(self, count: int) -> None:
@@ -247,7 +247,7 @@ class WorkerSession:
         """Record that a cancel is sent now. `concurrent` is True if other sessions of the worker are busy.
 
         If the worker answers the cancel late, the worker's process was blocked. With `concurrent`, the
-        session is then lost instead of timed out, because another session may have blocked the process.
+        turn then fails with SessionLostError, as another session may have blocked the process.
         """
         self.concurrent = concurrent
         self.state = SessionState.CANCELLING
@@ -292,7 +292,7 @@ class WorkerSession:
     def fail_late_turn(self) -> None:
         """Fail the turn in progress, which ended too late: a blocked event loop delayed its time limit.
 
-        If other sessions were busy, one of them may have blocked the loop, so the session is lost.
+        If other sessions were busy, one of them may have blocked the loop: the error is a SessionLostError.
         """
         if self.state is not SessionState.RUNNING:
             return

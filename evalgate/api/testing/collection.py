@@ -230,7 +230,7 @@ def list_options(config: pytest.Config) -> list[str]:
 
 
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
-    """Describe a failing case: its faults, the turn, the differences, and commands that repeat it.
+    """Describe a failing case: its faults, the turn that shows them, differences, and commands to repeat it.
 
     `accept` is the command that makes the agent's behaviour the new expectation, or "".
     """

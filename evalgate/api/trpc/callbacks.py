@@ -187,8 +187,8 @@ _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback._
 class Callbacks:
     """The callbacks of an evaluation. At each point, they are called in the order of their registration.
 
-    Each function gets a context and the arguments of its point. Errors show the `name` with which it was
-    registered.
+    Each function gets a context and the arguments of its point. Errors show the `name` under which the
+    function was registered.
 
     >>> callbacks = Callbacks()
     >>> callbacks.register_before_inference_set("log", lambda context, args: print(args.request.eval_set_id))

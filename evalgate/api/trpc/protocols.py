@@ -191,7 +191,7 @@ class Evaluator(Protocol):
 
 
 class Service(Protocol):
-    """Service for inference and scoring, the two phases of an evaluation. Callers may use only one."""
+    """Service for inference and scoring, the two phases of an evaluation. A caller may use only one phase."""
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set. Return one result for each case, in the cases' order."""

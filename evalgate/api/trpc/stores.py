@@ -143,8 +143,8 @@ class FileStore:
     def change(self, app_name: str, name: str, update: Change) -> None:
         """Replace a document with the text that `update` returns. If `update` returns None, delete it.
 
-        `update` gets the current text, or None if the document does not exist. It is called twice if the
-        folder does not exist. The folder is created.
+        `update` gets the current text, or None if the document does not exist. If the folder does not exist,
+        `update` is called once before the folder is created, and again afterwards.
 
         Raises:
             StorageError: the file cannot be read or written.

@@ -161,7 +161,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) by case key. If this mapping is unchanged, the gate run is not written."""
+    """Return (fingerprint, runs) by case key. A gate run is written only if this mapping has changed."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 

@@ -104,9 +104,9 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Return the key `criteria` of an entry of `cases`, with `{max: 6}` of a budget converted to 6.
+    """Return the value of `criteria` in an entry of `cases`, with `{max: 6}` for a budget converted to 6.
 
-    An object with other keys than `max` stays. A section that is not a mapping is returned unchanged.
+    An object with other keys than `max` stays. A value that is not a mapping is returned unchanged.
     """
     if not isinstance(criteria, Mapping):
         return criteria

@@ -142,7 +142,7 @@ class ToolsRule(ConfigSection):
         return [(key, names) for key, names in wanted.items() if names]
 
     def _count_wanted(self, name: str) -> int:
-        """Return the fewest calls, of tools matching `name`, that meet `require`, `order` and `min`."""
+        """Return the least number of calls of tools matching `name` for `require`, `order` and `min`."""
         require, order, least = self.require or (), self.order or (), self.min or {}
         wanted = [each for each in {*require, *order, *least} if is_covered(each, (name,))]
         counts = {each: max(each in require, order.count(each), least.get(each, 0)) for each in wanted}

@@ -64,7 +64,7 @@ class JudgeFloor(BaseModel):
 
     @property
     def label_floors(self) -> Mapping[str, float]:
-        """Return the minimums for the comparison with people's labels that are set, by name.
+        """Return, by name, those minimums of the agreement with people's labels that are set.
 
         `anchors` is not one of these minimums.
         """

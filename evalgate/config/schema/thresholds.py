@@ -204,7 +204,7 @@ class Config(ConfigSection):
 
     @property
     def adk_release(self) -> tuple[int, int]:
-        """Return (major, minor) of the Google ADK release that scores must equal; by default the newest."""
+        """Return (major, minor) of the Google ADK release that scoring follows; by default the newest one."""
         return parse_adk_version(self.adk_version) if self.adk_version else NEWEST_ADK
 
     @property

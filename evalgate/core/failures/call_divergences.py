@@ -66,7 +66,7 @@ def _get_args(call: ToolCall) -> object:
 def _find_rule(case: CaseResult, name: str, criteria: Criteria) -> _MatchRule | None:
     """Return the rule by which the metric `name` compares tool calls; None for metrics of other kinds.
 
-    The options of the metric's criterion override its default rule.
+    The options of the criterion override the default rule of the metric.
     """
     prints = (metric.fingerprint for metric in case.metrics if metric.name == name)
     criterion = criteria.get((name, next(prints, "")))

@@ -118,8 +118,8 @@ def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | 
 def _find_judged_fault(run: RunResult, failed: Sequence[RunMetric]) -> Divergence:
     """Return a divergence that names a failed check, a missed rubric or a failed metric of a run.
 
-    The first failed check comes first, then the first missed rubric, then the first metric in `failed` that
-    does not compare responses. If there is none of these, the kind of the divergence is `response`.
+    It names the first failed check. Without a failed check, it names the first missed rubric; without either,
+    the first metric in `failed` that does not compare responses. Without all three, its kind is `response`.
     """
     for metric in failed:
         if metric.name.startswith(_CHECK):

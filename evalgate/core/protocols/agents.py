@@ -107,7 +107,7 @@ class AgentUnreachableError(Exception):
 
 @frozen
 class SessionResult:
-    """Usage, final session state and surplus replies of a conversation, returned at its end."""
+    """Usage and final state of a conversation, and replies of a recording after the case's last turn."""
 
     usage: Usage | None = None
     final_state: JsonObject | None = None
@@ -300,7 +300,7 @@ class StreamsEvents(Protocol):
 
 @runtime_checkable
 class ChecksEntry(Protocol):
-    """An agent that can check, after `async with` has started it, that its entry point exists."""
+    """A started agent that can check that its entry point (file, module, attribute or command) exists."""
 
     async def check_entry(self) -> None:
         """Wait until the agent is ready or has failed. Raise an error if its entry point does not exist.

@@ -21,14 +21,14 @@ class Metric(Protocol):
         """Score a run that has an answer.
 
         Return a `MetricFailure` if the metric itself fails. The metric may also raise an exception, which
-        evalgate records as a `MetricFailure`. If the exception is a `NoScoreError`, the failure gets its
-        `kind`.
+        evalgate records as a `MetricFailure`. The `kind` of a `NoScoreError` becomes the `kind` of the
+        failure.
         """
         ...
 
 
 class NoScoreError(Exception):
-    """Error of a metric that cannot score a run for another reason than the agent, such as a silent judge."""
+    """Error of a metric that cannot score a run, by no fault of the agent: a judge is down, for example."""
 
     kind: str
     """Kind of the failure, a stable word. It becomes `MetricFailure.kind`."""

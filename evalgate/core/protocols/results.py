@@ -131,7 +131,7 @@ class ExplainsMissing(Protocol):
 
     @property
     def absence(self) -> str:
-        """Return the reason why the last `read` returned None, as the rest of a sentence; "" if unknown."""
+        """Return a clause with the reason why the last `read` returned None; "" if it is not known."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Results of comparing metrics and cases with a baseline, and with control runs.
+"""Results of comparing metrics and cases with a baseline, and with runs of the base commit (control runs).
 
 The statistics return these types with scores as shares of a metric's range: 0 is the worst score, 1 the best.
 `to_scores` converts the shares to the metric's own scores. A record holds these scores, not shares.
@@ -33,7 +33,7 @@ class ThresholdEstimate:
 
 @frozen
 class Margin:
-    """Distance of a metric from the average at which its verdict changes."""
+    """Distance of a metric's average from the limit at which the metric's verdict changes."""
 
     limit: float
     """The average at which the verdict changes."""
@@ -162,7 +162,7 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """Conclusion from all runs of a failing case, follow-up runs included: whether the case broke."""
+    """Conclusion whether a failing case broke, from its planned runs and follow-up runs made to find out."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
     """`broke`: the first `need` runs all failed, or in a longer series from the first run on, all but one.
@@ -262,7 +262,7 @@ control fails any more, so that the failure was luck, or an outage that is over.
 
 @frozen
 class ControlRun:
-    """One run of the change or of the control, the base commit's agent. It is in no score and no baseline."""
+    """One run of the agent of the change or of the base commit. The run is in no score and no baseline."""
 
     side: Literal["head", "control"]
     """`head`: the agent of the change; `control`: the agent of the base commit."""
@@ -311,12 +311,12 @@ class ControlCase:
 
     @property
     def head_passed(self) -> int:
-        """Return the number of the `head_runs` that passed."""
+        """Return how many of the `head_runs`, the runs of the change that have a result, passed."""
         return self.head_runs - self.head_failed - self.head_otherwise
 
     @property
     def control_passed(self) -> int:
-        """Return the number of the `control_runs` that passed."""
+        """Return how many of the `control_runs`, the runs of the base commit that have a result, passed."""
         return self.control_runs - self.control_failed - self.control_otherwise
 
 

@@ -285,7 +285,7 @@ class EvalCase:
 
 @frozen
 class CaseChecks:
-    """Checks of individual cases, from the file with notes next to their eval set."""
+    """Checks of individual cases, from the file of case notes next to their eval set."""
 
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
     """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""

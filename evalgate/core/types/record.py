@@ -227,7 +227,7 @@ class Verdict:
 
     @property
     def would_close(self) -> bool:
-        """Return True if the run would have ended with exit code 1 or 4 without `report_only`."""
+        """Return True if only `report_only` kept the gate from ending with exit code 1 or 4."""
         return bool(self.gating_exit_code)
 
 

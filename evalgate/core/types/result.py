@@ -373,7 +373,7 @@ class CaseResult:
 
     @property
     def agent_failed(self) -> bool:
-        """Return True if the agent crashed or timed out in a run that is not a follow-up."""
+        """Return True if the agent crashed or timed out in a run of the case; follow-up runs do not count."""
         return any(run.outcome in AGENT_FAULT_OUTCOMES for run in self.runs if not run.confirms)
 
     @property

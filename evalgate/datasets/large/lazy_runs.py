@@ -44,7 +44,11 @@ class StoredRun(RunResult, EncodedTurns):
         raise NotImplementedError
 
     def __getattr__(self, name: str) -> tuple[TurnResult, ...]:
-        """Load the turns on first access: Python calls this only while their slot is empty."""
+        """Decode, store and return the turns. Python calls this method only while `turns` is not stored.
+
+        Raises:
+            AttributeError: `name` is not `turns`.
+        """
         if name != _TURNS:
             raise AttributeError(name)
         turns = self.load_turns()
@@ -75,7 +79,7 @@ class ShardRun(StoredRun):
 
     @property
     def turn_scores(self) -> Sequence[tuple[str, float | None]] | None:
-        """Return (name, score) of each metric of each turn, in order; None for a copy by `replace`."""
+        """Return (name, score) of each metric of each turn; None in a copy by `dataclasses.replace`."""
         return getattr(self, "_turn_scores", None)
 
     def set_source(self, line: str, index: int) -> None:
@@ -215,7 +219,7 @@ def _build_case_schema(handler: "GetCoreSchemaHandler") -> "CoreSchema":
 def _build_instance_schema(
     made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
 ) -> "CoreSchema":
-    """Build a schema that creates objects of class `made` from the fields of `kind`.
+    """Build a schema that creates objects of `made`, a subclass of the dataclass `kind`.
 
     The field `turns` is validated and passed to `__post_init__`, but not stored. `own` maps names of fields
     to schemas that replace the schemas of the fields' types.

@@ -38,12 +38,12 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of google-genai up to 3.4 that no field reads; evalgate keeps their values."""
+        """Return the keys of google-genai up to 3.4 that evalgate keeps unread, because no field has them."""
         return ()
 
     @classmethod
     def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if `value` has all keys that metrics read: here, the keys of all fields.
+        """Return True if `value` has all keys that metrics read: by default, the keys of all fields.
 
         If so, an unknown key in `value` cannot be a misspelling of a key that metrics read.
         """
@@ -157,7 +157,7 @@ class AdkInvocationEvent(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return keys of later releases and of ADK's web UI that no field reads; evalgate keeps the data."""
+        """Return the keys that evalgate keeps unread: keys of later releases, and of ADK's web UI."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None

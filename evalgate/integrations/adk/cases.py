@@ -44,8 +44,8 @@ _NO_SESSION = SessionInput()
 def build_adk_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
     """Convert `wire`, the validated model of a case, to evalgate's type.
 
-    `line` is the first line of the case in its file. `raw` is the decoded JSON of the case, from which data
-    is taken that no model has.
+    `line` is the first line of the case in its file. `raw` is the decoded JSON of the case: it also has the
+    data for which the model has no field.
     """
     conversation, plan, own = (
         get_member(raw, "conversation", find_snake_or_camel_key),

@@ -245,7 +245,7 @@ class AdkEditor:
         """Return the decoded event `raw`, an item of `invocation_events`, with the changes of an edit.
 
         `at` is the index of `raw`. `before` and `kept` hold the parsed events before and after the edit, by
-        slot. Contents with a slot that is missing in `kept` are removed.
+        slot (see `_list_slots`). A text, call or result is removed if `kept` lacks its slot.
         """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):

@@ -57,7 +57,7 @@ class AdkFormat:
     """Google ADK's `.evalset.json` files, and `.test.json` files of the same shape."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases, or with an eval set's id and without results."""
+        """Return True for an object that has eval cases, or that has an eval set's id but no results."""
         keys = document.value.keys() if isinstance(document.value, dict) else set()
         has_id = bool(keys & {"eval_set_id", "evalSetId"})
         # Google ADK's result files hold the set's id too.

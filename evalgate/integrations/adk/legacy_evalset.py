@@ -42,7 +42,7 @@ class AdkLegacyFormat:
     """The list formats of old `.test.json` and `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for a list of turns or of cases, but not for a data set with questions named `query`.
+        """Return True for a list of turns or of cases; a list of mere questions under `query` is neither.
 
         An empty list matches too: it holds no case, and no other format accepts it.
         """

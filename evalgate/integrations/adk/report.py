@@ -95,7 +95,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> int:
-    """Return a run's `EvalStatus`: FAILED if the agent crashed or timed out, as in `LocalEvalService`."""
+    """Return a run's `EvalStatus`: FAILED if the agent crashed or timed out, else as the metrics decide."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_case_status([run], run.metrics), _NOT_EVALUATED)

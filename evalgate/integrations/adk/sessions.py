@@ -55,7 +55,7 @@ def parse_session(document: Document) -> EvalSet:
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the
-    case's expected final state. The keys of this state that no event changed become its initial state.
+    case's expected final state. The entries of it that no event changed become the case's initial state.
 
     Raises:
         InvalidInputError: the document is not a session, an event is malformed, or there is no message of the
@@ -91,7 +91,7 @@ def parse_session(document: Document) -> EvalSet:
 
 
 def _find_initial_state(state: Mapping[str, Any], events: Iterable[object]) -> dict[str, Any]:
-    """Return the keys of a session's state that no event changed; {} if no event records its changes."""
+    """Return the entries of a session's state that no event changed; {} if no event records changes."""
     actions = [event.get("actions") for event in events if isinstance(event, dict)]
     deltas = [each.get("stateDelta", each.get("state_delta")) for each in actions if isinstance(each, dict)]
     known = [each for each in deltas if isinstance(each, dict)]
@@ -167,8 +167,8 @@ def _build_steps(
     """Yield the steps that end with `event`, a session's event without a message of the user.
 
     `start` and `end` are the times, in seconds, of the previous event and of `event`; `turn` counts from 0.
-    Each step's id begins with `identity`. `calls` has the start times of open tool calls, by the call's id or
-    else the tool's name. Calls in the event are added to `calls`, and calls with a result there are removed.
+    Each step's id begins with `identity`. `calls` has the start times of tool calls without a result, by the
+    call's id or else the tool's name. A call in the event is added to `calls`; a result removes its call.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -50,9 +50,9 @@ class AdkWriter:
 
 
 def _move_refused_contents(turn: CaseTurn) -> CaseTurn:
-    """Move the contents that Google ADK refuses to the turn's native data of another format, `adk-rs`.
+    """Return the turn; its native data that Google ADK refuses are moved to those of the format `adk-rs`.
 
-    The writer does not write native data of another format, and lists them as lost.
+    This writer does not write native data of another format, and lists them as lost.
     """
     kept = turn.native.get("adk", {})
     refused = {key: value for key, value in kept.items() if not _is_known_content(value)}

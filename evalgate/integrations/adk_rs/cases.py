@@ -192,8 +192,8 @@ class AdkRsEvalSetFile(_AdkRsModel):
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
     """Convert `wire`, the validated model of a case, to evalgate's type.
 
-    `line` is the first line of the case in its file. `raw` is the decoded JSON of the case, from which data
-    is taken that no model has.
+    `line` is the first line of the case in its file. `raw` is the decoded JSON of the case: it also has the
+    data for which the model has no field.
     """
     session = wire.session_input
     # The models drop unknown data, so `native` of each turn is taken from `raw`.

@@ -66,9 +66,10 @@ def _has_plain_id(value: object, *canonical: str) -> bool:
 
 
 def _find_id_key(value: object, name: str) -> str:
-    """Return the key under which `value` holds the id that Google ADK calls `name`.
+    """Return the key of `value` for the data that Google ADK has under the key `name`.
 
-    The key is `id` if `value` has this key and lacks Google ADK's. Otherwise return `name`.
+    The key is `id` if `name` is the key of an id, and `value` has `id` but not `name`. Otherwise return
+    `name`.
     """
     is_id = name in {"eval_id", "eval_set_id"}
     return "id" if is_id and isinstance(value, dict) and name not in value and "id" in value else name

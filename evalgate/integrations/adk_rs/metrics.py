@@ -49,7 +49,7 @@ class _AdkRsMetric(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric; the release of Google ADK changes nothing.
+        """Build the metric from the options and the threshold of `criterion`; `context` is not used.
 
         Raises:
             ValidationError: an option is unknown or wrong.
@@ -76,7 +76,7 @@ class AdkRsResponseMatch(_AdkRsMetric):
         return await compute_turn_mean_all_pass(case, run, self.score_turn)
 
     def score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
-        """Return the score of one turn, in [0, 1], and if the turn passed."""
+        """Return the score of one turn, in [0, 1], with `passed` set to True or False."""
         expected = _split_words(turn.expected.response)
         if not expected:
             return TurnScore(1.0, details={"reason": "empty expected"}, passed=True)
@@ -116,7 +116,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
             return MetricFailure(TOO_DEEP)
 
     def score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
-        """Return the score of one turn, in [0, 1], and if the turn passed.
+        """Return the score of one turn, in [0, 1], with `passed` set to True or False.
 
         Raises:
             RecursionError: arguments nest too deep.

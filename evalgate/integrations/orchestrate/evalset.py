@@ -138,10 +138,10 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return `value`, the name or list of names of the goals that come after a goal; [] for None.
+    """Return `value`, which names the goals that come after a goal, unchanged; return [] for None.
 
     Raises:
-        ValueError: `value` is neither a text, a list of texts nor None.
+        ValueError: `value` is no text, no list of texts, and not None.
     """
     if isinstance(value, str):
         return value
@@ -367,8 +367,8 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 def _build_expected_reply(journey: Journey) -> Reply:
     """Build a reply with the tool calls of all goals, and the response of the last goal that has one.
 
-    The goals are in the order of the journey if it orders them all in one line. Otherwise they are in the
-    order of the file.
+    The goals are in the order of the journey if it puts all of them in a single sequence. Otherwise they are
+    in the order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

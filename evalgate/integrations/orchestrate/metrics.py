@@ -117,7 +117,7 @@ class JourneyMetric(BaseModel, ABC):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric, with a judge if one is configured; the release of Google ADK changes nothing.
+        """Build the metric, with a judge if one is configured and the metric can need it.
 
         Raises:
             ValidationError: an option is unknown or wrong.

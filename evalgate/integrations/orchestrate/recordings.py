@@ -103,7 +103,7 @@ def _iter_turns(messages: Sequence[_RecordedMessage]) -> Iterator[CaseTurn]:
 
 
 def _build_turn(asked: str, events: Sequence[Event]) -> CaseTurn:
-    """Build a turn. Its response is the agent's last message that is not a widget."""
+    """Build a turn with the question `asked`. Its response is the agent's last message, widgets excepted."""
     messages = (event for event in reversed(events) if isinstance(event, Message))
     last = next((message for message in messages if message.payload is None), None)
     # By identity: an earlier message with the same text stays.
@@ -150,7 +150,7 @@ def _build_tool_result(message: _RecordedMessage) -> ToolResult:
 
 
 def _parse_arguments(value: object) -> JsonObject:
-    """Return the arguments, or {} if they are not a JSON object, as watsonx Orchestrate does."""
+    """Return a call's arguments, given as an object or as JSON text; {} for any other value."""
     return value if isinstance(value, Mapping) else _parse_object(value)
 
 

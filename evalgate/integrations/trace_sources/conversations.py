@@ -123,7 +123,8 @@ def select_whole_traces(
 
     - It has a root span, or no span at all (only facts, such as feedback).
     - It has no session, because other traces of a session may be missing.
-    - Its id is not in `unfinished`, the trace ids of the object that was read last. This object may be cut.
+    - Its id is not in `unfinished`, the ids of the traces in the last object that was read. More objects of
+      these traces may be missing.
     """
     return tuple(
         trace

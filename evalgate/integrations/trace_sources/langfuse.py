@@ -56,10 +56,10 @@ class LangfuseReader:
         return "id" in row and "timestamp" in row and bool(_TRACE_KEYS & row.keys())
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the spans of the object's observations, and the facts about its trace.
+        """Yield the span of each observation in the object, and the facts about the trace.
 
-        A single observation has facts about its trace only if it is the root. Scores from `LangfuseApi`
-        become facts without a span.
+        If the object is an observation, it has facts about the trace only if it is the root. Scores from
+        `LangfuseApi` become facts without a span.
         """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}
@@ -79,7 +79,7 @@ class LangfuseReader:
 
 
 def _build_info(row: Mapping[str, Any], trace_id: str) -> TraceInfo:
-    """Return the facts about a trace, from Langfuse's trace, or from a root observation of Langfuse 4."""
+    """Return the facts about a trace; `row` is a trace of Langfuse, or a root observation of Langfuse 4."""
     sent, answer = parse_messages(row.get("input"), "user"), parse_messages(row.get("output"), "assistant")
     host, path = get_text(row, "evalgate_endpoint"), get_text(row, "htmlPath")
     if not path and (project := get_text(row, "projectId")):

@@ -131,9 +131,9 @@ class LogfireApi:
 
 
 async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
-    """Return at most `limit` rows of the query `sql`. Logfire allows a limit of at most 10,000.
+    """Return at most `limit` rows of the result of `sql`. Logfire allows a limit of at most 10,000.
 
-    Of `query`, only `since` and `until` are used: the rows are from this time range.
+    The rows are from the time range `since` to `until` of `query`, of which nothing else is used.
     """
     params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:

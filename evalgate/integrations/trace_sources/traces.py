@@ -149,7 +149,7 @@ def parse_time(found: object) -> int:
 
 
 def get_text(row: Mapping[str, Any], *names: str) -> str:
-    """Return as text the first value under one of `names` that is a non-empty text or an integer.
+    """Return the first non-empty text or integer under one of the keys `names`, as a text.
 
     Return "" if there is no such value.
     """
@@ -163,12 +163,12 @@ def get_text(row: Mapping[str, Any], *names: str) -> str:
 
 
 def get_list(row: Mapping[str, Any], *names: str) -> list[Any]:
-    """Return the value of the first of `names` that is a list; [] if none is."""
+    """Return the first list under one of the keys `names`; [] if there is none."""
     return next((value for name in names if isinstance(value := row.get(name), list)), [])
 
 
 def get_dict(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the value of the first of `names` that is an object; {} if none is."""
+    """Return the first object under one of the keys `names`; {} if there is none."""
     return next((value for name in names if isinstance(value := row.get(name), dict)), {})
 
 

@@ -52,8 +52,8 @@ class TrpcEditor:
         scenario, the scenario of `old` stays: no edit in evalgate removes one.
 
         Raises:
-            InvalidInputError: the case is a trace, and `new` has another message of the user, an additional
-                turn, or expectations although the trace has none.
+            InvalidInputError: the case is a trace (it has recorded replies), and `new` has another message
+                of the user, an additional turn, or expectations although the trace has none.
         """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:

@@ -24,9 +24,12 @@ class TrpcFormat:
     def matches_document(self, document: Document) -> bool:
         """Return True if one of the object's first 100 cases has keys that only tRPC-Agent-Go has.
 
-        Such keys in a scenario always count. Such keys in the case or its rubrics do not count if a turn has
-        `parts`, as Google ADK writes them, or if the case has a final session state. The keys `content` and
-        `tools` count in a turn without `parts`.
+        The first of these rules that applies to a case decides:
+
+        1. If the scenario has such a key: True.
+        2. If the case or a rubric has such a key, and there is no final session state, which only Google ADK
+           has: True, unless a turn has `parts`, as Google ADK writes them.
+        3. Otherwise: True if a turn has `content` or `tools`, and no `parts`.
         """
         return any(
             map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:MOST_INSPECTED_CASES])

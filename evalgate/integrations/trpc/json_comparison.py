@@ -39,9 +39,10 @@ def find_difference(actual: object, expected: object, tolerance: float) -> str:
 
 
 def find_unignored_difference(actual: object, expected: object, tree: KeyTree, tolerance: float) -> str:
-    """Describe the first difference between two values, without the keys that are True in `tree`.
+    """Describe the first difference between two values, apart from the keys that `tree` ignores.
 
-    Return "" if the values match. `tree` applies to objects within objects, but not to objects within lists.
+    Return "" if the values match. A key with True in `tree` is ignored. An object in `tree` says which keys
+    within the key's value are ignored, by the same rules. Objects within lists are compared whole.
 
     Raises:
         RecursionError: the values nest too deep.

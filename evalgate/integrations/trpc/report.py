@@ -98,7 +98,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> str:
-    """Return the status of a run: `failed` if the agent crashed or timed out, as in tRPC-Agent-Go."""
+    """Return a run's status: `failed` if the agent crashed or timed out, else as the metrics decide."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_case_status([run], run.metrics), _NOT_EVALUATED)

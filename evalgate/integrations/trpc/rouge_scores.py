@@ -254,7 +254,7 @@ class _LcsRows:
             self._masks[word] = self._masks.get(word, 0) | 1 << at
 
     def compute_next(self, row: int, word: str) -> int:
-        """Return the bits of the row after `row`; `word` is the next word of the second text."""
+        """Return the row that follows `row`, as an int; `word` is the next word of the second text."""
         matches = row & self._masks.get(word, 0)
         return (row + matches | row - matches) & self.first
 
@@ -279,7 +279,7 @@ def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[
 def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
     """Return the indices in `expected` of a longest common subsequence, the last index first.
 
-    Of several such subsequences, the choice is that of the reference package.
+    If there are several such subsequences, the result is the one that the reference package chooses.
     """
     rows = _LcsRows(actual)
     # Every `step`-th row is kept, and the rows between are computed again: all rows of large texts would take

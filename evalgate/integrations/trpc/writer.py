@@ -1,4 +1,4 @@
-"""Writer of tRPC-Agent-Go's eval sets: camelCase, messages as `{role, content}`, nothing empty."""
+"""Writer of tRPC-Agent-Go's eval sets: camelCase, messages as `{role, content}`, no empty values."""
 
 from collections.abc import Iterator
 
@@ -122,9 +122,9 @@ def _build_case(case: EvalCase) -> JsonObject:
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
     """Return the JSON of a case's turns, under `conversation` and, for a trace, `actualConversation`.
 
-    `conversation` has the expected turns, `actualConversation` the recorded ones. If a trace expects nothing
-    and `kept` is None, its recorded turns are under `conversation`. `kept` is the native data of the recorded
-    turns: a list with an object for each turn.
+    A trace is a case with recorded replies. `conversation` has the expected turns, `actualConversation` the
+    recorded ones. If a trace expects nothing and `kept` is None, its recorded turns are under `conversation`.
+    `kept` is the native data of the recorded turns: a list with an object for each turn.
     """
     if case.recorded is None:
         return omit_empty(conversation=[build_invocation(turn, turn.expected) for turn in case.turns])

@@ -108,7 +108,7 @@ def _is_similar(one: str, other: str) -> bool:
 
 
 def contains_text(text: str, signal: str) -> bool:
-    """Return True if the message contains the signal, in upper or lower case."""
+    """Return True if the message contains the signal. Upper and lower case are equal."""
     return signal.lower() in text.lower()
 
 
@@ -118,5 +118,5 @@ def contains_word(text: str, signal: str) -> bool:
 
 
 def is_signal_alone(text: str, signal: str) -> bool:
-    """Return True if the message is the signal and nothing else, in upper or lower case."""
+    """Return True if the message is the signal and nothing else. Upper and lower case are equal."""
     return bool(signal) and text.strip().casefold() == signal.casefold()

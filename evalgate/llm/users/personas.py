@@ -53,7 +53,7 @@ class Persona:
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Return the behaviors for Google ADK's templates: `own`, or if empty, a behavior for each habit."""
+        """Return the behaviors for Google ADK's templates: `own` or, if it is empty, one for each habit."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )

@@ -29,8 +29,8 @@ class FilesCondition:
     ) -> None:
         """Store the rules. Remember the matching files from just before `since`, so that they do not count.
 
-        All other files count if their time is at most `_CLOCK_STEP_S` before `since`: a file's modification
-        time may be that much before its writing.
+        All other files count if they were modified after `since`, or at most `_CLOCK_STEP_S` before: the
+        modification time of a file may be earlier than its writing by that much.
 
         Args:
             rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for

@@ -188,8 +188,8 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
     """Return a line with the `evalgate accept` command of one failing case; "" if no case has such a command.
 
-    The case is the first of those with a command of at most 300 characters. Only the first case of each of
-    the first 10 groups is tried.
+    The first case with a command of at most 300 characters is taken. Only the first case of each of the
+    first 10 groups is tried.
     """
     if not groups:
         return ""

@@ -1,4 +1,4 @@
-"""The history page: each metric over the gate runs (stored runs of the gate) of a baseline, and its changes.
+"""The history page: each metric in the gate runs (stored runs of the gate) of a baseline, and how it changed.
 
 The page is one file that loads nothing and has no script. A Content-Security-Policy allows the style sheet by
 its digest.

@@ -1,4 +1,4 @@
-"""Each metric's scores over the gate runs (stored runs of the gate) of a baseline, and its change points."""
+"""Mean of each metric in the gate runs (stored runs of the gate) of a baseline, and the mean's changes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
@@ -88,7 +88,7 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return the means over the gate runs, and the changes, of each metric with scores in the baseline.
+    """Return the mean in each gate run, and the changes of the mean, for each metric with stored scores.
 
     `ranges` has the score ranges of custom metrics by name.
     """
@@ -164,7 +164,9 @@ def _iter_series(baseline: Baseline, metrics: list[tuple[str, Range]]) -> Iterat
 
 
 def _average_case(case: BaselineCase, name: str, score_range: Range) -> dict[int, float]:
-    """Return the mean of a case's scores by the index of the gate run; runs without a score are left out.
+    """Return the mean of a case's scores in each gate run, by index of the gate run.
+
+    Runs without a score are left out.
 
     A run in which the agent crashed counts with the worst score, except in budgets.
     """

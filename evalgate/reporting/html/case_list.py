@@ -103,7 +103,7 @@ _LONGEST_ANCHOR = 60
 
 @frozen
 class CaseEntry:
-    """A case in the list of a page, with its kinds."""
+    """A case in the list of a page, with its kinds, such as flaky."""
 
     finding: Finding
     kinds: tuple[CaseKind, ...]
@@ -134,7 +134,7 @@ def measure_mean_duration(case: CaseResult) -> float:
 
 
 def sum_usage(case: CaseResult) -> Usage:
-    """Return the usage of agent and simulated user in all runs of a case, including earlier attempts."""
+    """Return the usage of agent and simulated user in all runs of a case and all failed attempts at them."""
     return sum((usage for run in case.runs for usage in run.usages), Usage())
 
 

@@ -300,8 +300,8 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
     """Return True if the case has an expectation about the part of the reply that differs.
 
-    The part is the response or the tool calls. If the case has no expected calls, calls may be wrong or may
-    not matter. They count as wrong if a metric of the turn failed.
+    The part is the response or the tool calls. A turn without expected calls may forbid calls or ignore
+    them: then return True if a metric of the turn failed.
     """
     expected = turn.expected
     if expected is None:

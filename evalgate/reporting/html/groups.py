@@ -45,7 +45,7 @@ class Grouping:
     """1-based numbers of the groups of each case, separated by blanks, by `id` of the `CaseEntry`."""
 
     def find_members(self, label: str) -> frozenset[int]:
-        """Return the `id` of each `CaseEntry` in the group `label`; empty if there is no such group."""
+        """Return Python's `id()` of each `CaseEntry` in the group `label`; empty without such a group."""
         number = next((str(at) for at, group in enumerate(self.groups, 1) if group.label == label), None)
         return frozenset(key for key, numbers in self.members.items() if number in numbers.split())
 

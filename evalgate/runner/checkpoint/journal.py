@@ -74,8 +74,9 @@ class Journal:
     ) -> Self:
         """Create a journal in `folder`. The journal of an unfinished run is renamed to `….previous`.
 
-        `lock` is the descriptor that `lock_journal` returned; with None, the lock is taken here. `parts`
-        holds the names and values of the plan's parts. With them, `resume` names the parts that have changed.
+        `owner` is (user id, group id) for the file; None for the ids of this process. `lock` is the
+        descriptor that `lock_journal` returned; with None, the lock is taken here. `parts` holds the values
+        of the plan's parts by name. They are stored, so that `resume` can name the parts that have changed.
 
         Raises:
             InvalidInputError: another run writes to the journal, or its path is a link or a special file.
@@ -198,7 +199,8 @@ class Journal:
 def lock_journal(folder: Path, owner: Owner | None = None) -> int:
     """Lock the journal of `folder` without changing its contents, and return the open file descriptor.
 
-    The file is created if it does not exist.
+    The file is created if it does not exist. `owner` is (user id, group id) for a new folder; None for the
+    ids of this process.
 
     Raises:
         InvalidInputError: another run writes to the journal, or its path is a link or a special file.
@@ -283,7 +285,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if `data` begins as the first line of a journal does; `data` may be cut off."""
+    """Return True if `data`, which may be cut off early, begins like the first line of a journal."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 

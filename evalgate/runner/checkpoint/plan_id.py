@@ -115,7 +115,7 @@ _NEUTRAL_SETTINGS = {
 
 
 def compute_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity of a plan and of the agent's tracked code, which is equal on every machine."""
+    """Compute the identity of a plan and of the agent's tracked code; it is equal on every machine."""
     cases = chain.from_iterable(_encode_cases(suite, suite.eval_set.eval_set_id) for suite in plan.suites)
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),

@@ -94,10 +94,10 @@ class ControlStrategy:
         return self._plan_pairs()
 
     def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
-        """Update `fresh` and `decision`, and return the next runs.
+        """Update `fresh` and `decision` from the results so far, and return the next runs.
 
-        The next runs are further pairs. If there is a decision, they are the runs of the witnesses, if these
-        are needed and were not made. Otherwise the schedule is empty: the decision is final.
+        Without a decision, the next runs are further pairs. With a decision, they are the runs of the
+        witnesses; if these are not needed or exist already, the schedule is empty.
         """
         results = score_cases(None)
         first = {case.key: case for case in self.suspects.cases}
@@ -284,9 +284,10 @@ def _describe_useless_control(strategy: ControlStrategy) -> str:
 
 
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
-    """Return True if files differ between `commit`, the control's commit, and that of the newest stored runs.
+    """Return True if the control's commit has other files than the commit of the newest stored runs.
 
-    The file of the baseline does not count. If git cannot compare the commits, return True.
+    `commit` is the control's commit. The file of the baseline does not count. If one of the commits is not
+    known, or git cannot compare them, return True.
     """
     folder = plan.workspace.folder
     then = git.find_commit(folder, baseline.sources[-1].commit or "")

@@ -85,9 +85,9 @@ class Throttle:
     def on_rate_limited(self, slot: Slot, wanted_s: float | None) -> None:
         """Lower the concurrency limit, and let no turn start for the `wanted_s` seconds that a service wants.
 
-        `slot` is the slot of the conversation with the rejected request. There is no pause if the service
-        asked for none (None), or for more than `LONGEST_RETRY_AFTER_S` seconds. With such a long pause the
-        case is not retried, and other cases need not wait so long.
+        `slot` is the slot of the conversation with the rejected request. There is no pause if `wanted_s` is
+        None (the service asked for none) or above `LONGEST_RETRY_AFTER_S`. In the second case, the rejected
+        request is not retried, and other conversations need not wait so long.
         """
         self._concurrency.on_throttled(slot.since)
         if wanted_s is not None and wanted_s <= LONGEST_RETRY_AFTER_S:

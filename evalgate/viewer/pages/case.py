@@ -82,7 +82,7 @@ def show_case(request: Request) -> Response:
 def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: RunResult | None) -> str:
     """Return the address of the page that edits the case; "" if the project does not have its eval set.
 
-    Return "" also for a case of a recording.
+    Return "" also if the record was made from a recording, such as a session.
     """
     case = entry.case
     if opened.is_recording or not viewer.eval_sets.has_set(case.eval_set_id, case.path):

@@ -276,7 +276,7 @@ def _change_case(request: Request, form: Form) -> Response:
 
 
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
-    """Save the draft and redirect, or preview its change.
+    """Save the draft and redirect, or show a preview of the change, depending on the button.
 
     If the draft cannot be saved, return the form again with the reason: a field is wrong, or the file was
     changed by another program.

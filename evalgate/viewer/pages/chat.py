@@ -93,7 +93,7 @@ def _build_trace(
 ) -> Mapping[str, str] | None:
     """Return the steps of a turn as HTML (`steps`), with the texts `totals` and `note`; None without steps.
 
-    Each step has a link to its details. `number` is the turn in these links: its number from 1, or `_FAILED`.
+    Each step has a link to its details. `number` names the turn in these links: 1, 2, …, or `_FAILED`.
     """
     view = build_trace_view(spans, replies, limit=_MOST_STEPS)
     if not view.rows:

@@ -39,7 +39,7 @@ _MOST_NAMES = 25
 
 
 def show_comparison(request: Request) -> Response:
-    """Return the page that compares two records. While one is missing, it only lets the user choose them."""
+    """Return the page that compares two records. Until both are chosen, it only offers the choice."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     choices = [(each.record_id, each.title) for each in listed]

@@ -74,7 +74,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (name, status, score, threshold, options) of each metric, all as texts.
 
-    The options of a budget are left out, because they are its limits, which are the threshold already.
+    The options of a budget are "", because they are its limits, which are in the text of its threshold.
     """
     options: dict[str, list[str]] = {}
     for each in record.criteria:

@@ -80,7 +80,10 @@ class ModelToolCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the key of this call, which the `ToolAnswer` with the call's result has, too."""
+        """Return the id of this call or, if it has none, `name ` followed by the tool's name.
+
+        The `ToolAnswer` with the result of this call has the same key.
+        """
         return self.id or f"name {self.name}"
 
 
@@ -386,7 +389,10 @@ def _read_model(body: _Json) -> str:
 
 
 def _wrap_custom_input(text: Any) -> Any:
-    """Return the arguments in a custom tool's input: a JSON object, or `{"input": text}` for other input."""
+    """Return the arguments of a call of OpenAI's custom tools, which take a text instead of named arguments.
+
+    A text that is a JSON object is parsed. Any other text becomes `{"input": text}`.
+    """
     value = decode_json(text) if isinstance(text, str) else text
     return value if isinstance(value, dict) else {"input": text}
 

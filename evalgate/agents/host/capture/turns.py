@@ -22,8 +22,8 @@ _in_progress: set[TurnCapture] = set()
 def get_current_turn() -> Optional[TurnCapture]:
     """Return the turn in progress that the calling code belongs to, or None.
 
-    Code in a thread that C code started has no turn in its context, for example. Such code belongs to the
-    turn in progress if there is exactly one. Code of a turn that has ended belongs to no turn.
+    Code without a turn in its context, for example in a thread that C code started, belongs to the turn in
+    progress if there is exactly one. Code of a turn that has ended belongs to no turn.
     """
     turn = _current.get()
     if turn is not None:
@@ -136,7 +136,7 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Record the tool results in a model request for captured calls that have no result yet.
+        """Record tool results, read from a model request, for captured calls that have no result yet.
 
         Results of other calls are ignored. If several results have the same key, only the last one counts.
         """

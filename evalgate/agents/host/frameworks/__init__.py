@@ -88,7 +88,7 @@ def adapt_agent(agent: object) -> HostedAgent:
     `arun` or `run`, or any other object that can be called. A class is not an agent.
 
     Raises:
-        UnusableEntryError: the object is not an agent, or an agent that evalgate cannot run.
+        UnusableEntryError: the object is not an agent, or is an agent that evalgate cannot run.
     """
     from . import callables
 

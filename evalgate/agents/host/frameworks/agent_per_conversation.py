@@ -83,7 +83,7 @@ def adapt_factory(
     """Adapt a factory: `create` is called to create an agent for each conversation.
 
     Two agents are created now, to compare them. They are the same object if `create` is a cached function,
-    for example. Then all conversations share this object; if it is not shareable, each gets a copy.
+    for example. Then all conversations share this object or, if it is not shareable, each gets a copy.
 
     Args:
         create: Function that returns an agent or an awaitable of one.

@@ -20,7 +20,10 @@ _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap model clients, so that `current_recorder` records their calls; skip clients wrapped before."""
+    """Wrap model clients, so that the recorder of the running turn records their calls.
+
+    The recorder is read from the context variable `current_recorder`. Clients wrapped before are skipped.
+    """
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)

@@ -46,8 +46,8 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 def _is_stateless(agent: object) -> bool:
     """Return True if `agent` is assumed to store no conversation, so that conversations may share it.
 
-    Functions, class methods and wrappers of functions are assumed to store none. So is a method of an object
-    that is an agent of a known framework, if conversations may share this agent.
+    Functions, class methods and wrappers of functions are assumed to store none. A method of an object is
+    assumed to store none if the object is an agent of a known framework that conversations may share.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):

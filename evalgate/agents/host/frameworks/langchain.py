@@ -149,7 +149,7 @@ class _GraphConversation:
         Args:
             messages: All messages of the conversation after a step of the graph.
             recorder: Recorder of the turn.
-            sent: The user's message if `messages` are the input of the turn. These messages are only marked
+            sent: The user's message if `messages` are the input of the turn; `messages` are then only marked
                 as seen, and not recorded. None for all later steps of the turn.
         """
         if sent is not None:

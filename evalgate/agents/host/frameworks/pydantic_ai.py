@@ -86,7 +86,7 @@ class _HistoryWatch:
         self._began = False
 
     def create_capability(self) -> Any:
-        """Return a Pydantic AI capability that adds the newest messages to `steps` before each request."""
+        """Return a Pydantic AI capability that adds new messages to `self.steps` before each request."""
 
         async def before_model_request(_self: Any, ctx: Any, request_context: Any) -> Any:
             step = _find_last_step(ctx.messages) if self._began else []
@@ -148,7 +148,7 @@ def _install_tool_mocks() -> None:
 def _mock_toolsets(
     agent: Any, session: Session, options: dict[str, Any]
 ) -> contextlib.AbstractContextManager[Any]:
-    """Return a context manager in which the agent's toolsets do not call mocked tools, but answer the calls.
+    """Return a context manager in which mocks answer the calls of mocked tools in the agent's toolsets.
 
     Args:
         agent: The agent that runs: the agent of the session, or another agent that one of its tools runs.

@@ -47,7 +47,7 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
     The parser raises UnparsableAnswerError for an answer without a known label. `release` is the (major,
     minor) release of Google ADK to agree with. As in Google ADK, these keys are read:
 
-    * `is_the_agent_response_valid`: the first label decides. `Valid` is not `valid`, and so unknown.
+    * `is_the_agent_response_valid`: its first label decides. Labels are in lower case; `Valid` is unknown.
     * `is_the_agent_response_invalid`, if the answer lacks the first key: `true` and `invalid` mean 0.0, and
       any other label 1.0.
     """
@@ -67,10 +67,10 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip the commas and braces at the end of a label, which a label without quotation marks may have.
+    """Strip commas and closing braces, which may follow a label without quotation marks, from its end.
 
-    If `release` is before 2.6, also strip backslashes and the letter s, at both ends, as those releases of
-    Google ADK do. A missing label (None) stays None.
+    If `release` is before 2.6, strip them and also backslashes and the letter s, at both ends, as those
+    releases of Google ADK do. A missing label (None) stays None.
     """
     if label is None:
         return None
@@ -138,8 +138,8 @@ class RubricParser:
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
         """Return the verdicts on known rubrics, in the order of the answer; other verdicts are left out.
 
-        If there are more lines of one kind than of another, surplus lines are ignored, as in Google ADK
-        before 2.6. With `is_lenient`, this is an error.
+        If the numbers of the three kinds of lines differ, `is_lenient` decides. True: this is an error, as in
+        Google ADK from 2.6 on. False: surplus lines are ignored, as in earlier releases.
 
         Raises:
             UnparsableAnswerError: no verdict on a known rubric is yes or no, or `is_lenient` is True and the
@@ -198,7 +198,7 @@ def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
 
 
 def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
-    """Return the sentences into which the judge divided a response, each marked `<sentence>`.
+    """Return the sentences in the judge's tags `<sentence>`, into which the judge divided a response.
 
     Raises:
         UnparsableAnswerError: the answer holds no sentence.

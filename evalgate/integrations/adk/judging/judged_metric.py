@@ -98,7 +98,7 @@ class JudgedMetric(AdkOptions):
         return metric
 
     def bind_judge(self, context: MetricContext) -> None:
-        """Resolve the judge and load the prompts that the options name.
+        """Resolve the judge, and load the prompts: the user's own, if the options name one, and evalgate's.
 
         Raises:
             ValidationError: a setting of the judge is wrong.
@@ -210,7 +210,7 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> ScoredTurn:
 
 
 def score_by_mean(samples: Samples[JudgeOpinion]) -> ScoredTurn:
-    """Build a turn with the mean of the opinions, and the reason of the opinion nearest to the mean.
+    """Build a turn with the mean of the opinions' scores, and the reason of the opinion nearest to the mean.
 
     The turn has no score if no sample has an opinion.
     """
@@ -229,9 +229,9 @@ def build_failed_turn(samples: Samples[JudgeOpinion]) -> ScoredTurn:
 
 
 def build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
-    """Return the score and reason of each sample, and the agreement of the usable samples.
+    """Return the score and reason of each sample, and the share of pairs of samples with equal scores.
 
-    A failed sample has no score. With fewer than two usable samples the agreement is left out.
+    A failed sample has no score. With fewer than two samples that have a score, the share is left out.
     """
     return samples.build_details(lambda opinion: (opinion.score, opinion.reason))
 
@@ -245,7 +245,7 @@ def compute_mean_result(
     """Average the scores of the turns, as Google ADK does. Turns without a score are left out.
 
     If no turn has a score, the result is not applicable. Its reason is the first reason of a turn, or
-    `nothing` if no turn has a reason. The function `mean` averages the scores and rounds as the metric does.
+    `nothing` if no turn has a reason. `mean` computes the average, since metrics differ in the rounding.
 
     Raises:
         JudgeError: no turn has a score, and the judge failed on one of the turns.
@@ -261,8 +261,8 @@ def compute_mean_result(
 def build_conversation_result(turn: ScoredTurn, turns: int) -> MetricResult:
     """Build the result of a metric that judges a conversation of `turns` turns as a whole.
 
-    `turn` holds the judge's result, which is recorded at the last turn. If it has no score, the result is not
-    applicable.
+    `turn` holds the judge's score, which is recorded at the last turn. If `turn` has no score, the result is
+    not applicable.
 
     Raises:
         JudgeError: there is no score because the judge failed.

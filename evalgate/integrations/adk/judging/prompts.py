@@ -56,7 +56,7 @@ def _iter_agents(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, Mapping[s
 
 
 def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterator[str]:
-    """Yield a text for each event before the final response, or only for the first `until` events."""
+    """Yield a text for each event before the turn's final response; with `until`, for the first `until`."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
         author = " ".join((event.author or "agent").split())
@@ -71,7 +71,8 @@ def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterato
 def format_dialogue(exchanges: Sequence[Exchange]) -> str:
     """Format the whole conversation, tool calls and results included.
 
-    Later lines of a text are indented more than tool calls, so that no part of a response looks like a call.
+    Tool calls are indented less than the second and later lines of a response, so that no line of a response
+    looks like a call.
     """
     return "\n\n".join(block for exchange in exchanges for block in _iter_blocks(exchange))
 

@@ -65,7 +65,10 @@ class AdkRubricOption(AdkOptions):
 
     @model_serializer(mode="wrap")
     def _serialize_options(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out `points` of 1, the default, so that records without `points` stay comparable."""
+        """Return the rubric's options without `points` if they are 1, the default.
+
+        The result then equals that in a record without `points`, so that the two stay comparable.
+        """
         values: dict[str, object] = serialize(self)
         return {key: value for key, value in values.items() if key != "points" or value != 1.0}
 
@@ -84,7 +87,7 @@ def _expand_criterion(number: int, rubric: object) -> object:
 
 
 class DuplicateRubricError(Exception):
-    """Error for two rubrics with the same id: a verdict could not be assigned to one of them."""
+    """Error for two rubrics with the same id: a verdict names the id, and could belong to either rubric."""
 
 
 class RubricMetric(JudgedMetric):
@@ -126,8 +129,8 @@ class RubricMetric(JudgedMetric):
     def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return True if a rubric of a case or a turn is meant for this metric.
 
-        Its type must be `kind`. Google ADK ignores rubrics without a type. Here they are accepted in two
-        cases: the rubric has points, as in ADK's guide, or the criteria are in a thresholds file of evalgate.
+        A rubric of the type `kind` is. Google ADK ignores a rubric without a type. evalgate accepts it if it
+        has points, as in ADK's guide, or if the criteria are in a thresholds file of evalgate.
         """
         # Rubrics with points and without a type are a form of Google ADK's guide that no release reads.
         takes_untyped = self._takes_untyped or rubric.points is not None
@@ -235,8 +238,8 @@ def score_turn_by_rubrics(
 def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
     """Return the mean of the rubrics' scores, weighted by their points.
 
-    A score without points (None) has the average weight. If all points are equal, `plain_mean` computes the
-    result, because it rounds as Google ADK does. Google ADK knows no points.
+    A score without points (None) has the average weight of the others. If all points are equal, `plain_mean`
+    computes the result, because it rounds as Google ADK does. Google ADK has no points.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]

@@ -214,7 +214,7 @@ class _TurnMeanMetric(JudgedMetric):
 
         A turn without a final response has no score and is left out. With
         `include_intermediate_responses_in_final`, the turn's earlier messages are judged together with the
-        final response, and suffice without it. The result is not applicable if no turn has a text to judge.
+        final response, or alone if it is missing. The result is not applicable if no turn has such a text.
 
         Raises:
             JudgeError: the judge cannot be asked, for example because it is out of reach. Also raised if no

@@ -42,7 +42,7 @@ class _TrajectoryOptions(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric with the criterion's options; the release of Google ADK changes nothing.
+        """Build the metric with the criterion's options; it is the same for every release of Google ADK.
 
         Raises:
             ValidationError: an option is wrong.

@@ -4,8 +4,8 @@ A journey is a list of goals for a whole conversation. A goal asks for a tool ca
 agent shows, or for a text. A check is a goal, too: a statement that a judge must affirm.
 
 Two different texts may mean the same, and only a judge can tell. Without a judge, texts match if they are
-equal apart from case and white space, and keywords must occur literally. A goal with other texts is decided
-by its keywords. If it has none, it stays undecided, as all checks do.
+equal apart from case and white space, and keywords must occur literally. If no text matches the response of a
+goal, the goal's keywords decide. A goal without keywords stays undecided, as all checks do.
 
 The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. A journey may demand that one goal is
 reached after another. The framework does not compare times for this, but puts the reached goals in a fixed

@@ -122,7 +122,7 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
     """Return the highest log probability of each letter grade, by its index in `SCALE`.
 
-    `before` is the text in front of the letter in the chosen token. Alternatives must begin with it, too.
+    `before` is the text in front of the letter in the chosen token. Other tokens count if they begin with it.
     """
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
@@ -161,8 +161,8 @@ def parse_final_response(text: str) -> Scorecard:
     an empty label, and for a label that only contains `valid`, such as `**valid**`, as in Go.
 
     Raises:
-        UnparsableAnswerError: a field is missing, or a label that is not empty does not contain `valid`. Go
-            takes this label for `invalid`, but it does not answer the question.
+        UnparsableAnswerError: a field is missing, or the label is a text without `valid`. Go takes such a
+            label for `invalid`, but it does not answer the question.
     """
     found = next(_iter_blocks(text, _FINAL), None)
     if found is None:

@@ -255,9 +255,9 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        A metric that needs an expected response or a rubric leaves out turns without one. If no turn is left,
-        the result is not applicable. The metric fails if it needs rubrics and there are none, if two rubrics
-        have the same id, or if a turn lacks other data.
+        A metric that needs an expected response or rubrics leaves out the turns that lack them. If no turn is
+        left, the result is not applicable. The metric fails if it needs rubrics and no turn has any, if two
+        rubrics have the same id, or if a turn lacks other data that the question to the judge needs.
 
         Raises:
             JudgeError: an answer of the judge is missing or cannot be parsed.
@@ -288,8 +288,8 @@ class LlmEvaluator(ABC):
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
         """Return a sentence about two rubrics that have the same id and apply to the same turn.
 
-        Return "" if there are no such rubrics. The metric's own rubrics are not checked here if they are the
-        only ones: they were checked with the metric's options, if their ids matter.
+        Return "" if there are no such rubrics, or if only the metric itself has rubrics: if their ids matter,
+        they were checked with the metric's options.
         """
         of_metric = list(iter_visible_rubrics(self.settings.rubrics))
         of_case = list(iter_case_rubrics(case, self.name))

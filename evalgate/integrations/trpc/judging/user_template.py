@@ -329,9 +329,9 @@ class JudgeTemplate(GoModel):
 
 
 def _match_placeholder(found: re.Match[str]) -> re.Match[str] | None:
-    """Return the match of a variable's name, with or without the mark `?`, in the braces that were found.
+    """Return the match of a variable's name, with or without the mark `?`, within `found`.
 
-    Return None if the braces hold any other text.
+    `found` is a match of double braces. Return None if the braces hold any other text.
     """
     return _NAME.fullmatch(trim_go_space(found[1]))
 

@@ -311,7 +311,7 @@ class TrpcLlmRubricCritic(RubricEvaluator):
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """Share of the rubrics that a final response meets as well as the expected one, averaged over the turns.
+    """Share of the rubrics that each response meets at least as well as the expected one, averaged.
 
     Turns that expect no response have no score.
     """
