@@ -84,9 +84,10 @@ class CommentThread(Protocol):
 class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
-    `unchanged` is set if the comment needed no change, and `final` if another section must stay. If both are
-    None, the job has written the comment or tried to. The job then reads the comment again, because another
-    job may have written at the same time.
+    The comment has a section for each key, and a job writes only the section of its own key. `unchanged` is
+    set if the comment needed no change, `final` if the section must not be replaced. If both are None, the
+    job has written the comment or tried to. The job then reads the comment again, because another job may
+    have written at the same time.
     """
 
     unchanged: Comment | None = None

@@ -293,7 +293,7 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn expects no response: the agent's response in this turn is then not accepted.
+    """Return True if a turn has no expected response; then the actual response does not become one.
 
     Return False if `only`, the value of `--only`, is given: the user has then chosen what to accept.
     """

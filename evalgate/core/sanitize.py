@@ -174,10 +174,10 @@ _LAST_LINES = 30
 
 
 def keep_last_lines(text: str) -> str:
-    """Return the last 30 lines of the visible text, but at most its last 1500 characters.
+    """Return the last 30 lines of the text, but at most its last 1500 characters.
 
-    Newlines at both ends are removed. If text is left out, a first line gives the number of its characters.
-    Use this function for tracebacks, which end with the error.
+    Invisible characters are removed, and newlines at both ends. If the beginning is left out, a first line
+    gives the number of characters that it had. Use this function for tracebacks, which end with the error.
     """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-_LAST_CHARACTERS:].split("\n")[-_LAST_LINES:])

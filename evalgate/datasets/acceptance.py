@@ -196,7 +196,7 @@ def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -
 
 
 def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
-    """Return the parts of a reply that differ from the expected reply, as the keys of a `NotedTurn`."""
+    """Return the parts of a reply that differ from the expected reply, under the keys of a `NotedTurn`."""
     found: dict[str, object] = {}
     if not is_same_data(expected.events, reply.events):
         results = [event.result for event in reply.events if isinstance(event, ToolResult)]

@@ -227,7 +227,7 @@ class SuspectOutcomes:
     def stored(self) -> StoredOutcomes:
         """Return the number of stored runs, and how many of these failed in a suspected way.
 
-        A suspected way is one that made the case a suspect; see the class.
+        The docstring of the class says which ways of failing are suspected.
         """
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))

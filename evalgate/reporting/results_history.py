@@ -28,7 +28,7 @@ MOST_BYTES = 256 * 2**20
 
 @frozen
 class KeptResult:
-    """A result of an earlier run."""
+    """The `results.json` of an earlier `evalgate run`, kept in the history."""
 
     result_id: str
     """Start of the run in UTC, such as 20261123T012345Z. Further runs of the same second end in `-2`, `-3`

@@ -50,7 +50,7 @@ class JudgeAssessment:
 
     @property
     def is_decided(self) -> bool:
-        """Return True if the labels are enough for a decision on every floor."""
+        """Return True if the labels are enough for a decision on every minimum of `judge.floor`."""
         return all(decision.answer != "undecided" for _, decision in self.floors.values())
 
 
@@ -212,10 +212,9 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge that misses no floor, and a sentence about `unlabelled` metrics.
+        """Yield a sentence about each judge that `unreliable` leaves out, and one about `unlabelled` metrics.
 
-        Such a judge reaches all floors, or has too few labels for a decision. Judges that miss a floor are
-        left out, because `unreliable` describes them.
+        Such a judge reaches every minimum of `judge.floor`, or has too few labels for a decision.
         """
         for each in self.assessments:
             if each.missed:

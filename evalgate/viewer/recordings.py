@@ -95,8 +95,8 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
     """Return the index of the run from which the baseline stores the replies; None if no run was answered.
 
-    `runs` are the stored runs of one case, the oldest first. Among these, the newest `evalgate run` with an
-    answered run is chosen, and in it the first answered run.
+    `runs` are the stored runs of one case, the oldest first. They come from several calls of `evalgate run`.
+    The result is the first answered run of the newest call that has one.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
     # A baseline keeps replies of only one run of each case: the first answered run of the newest gate run

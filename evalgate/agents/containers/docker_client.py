@@ -149,8 +149,8 @@ def remove_container(container: "Container") -> None:
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
     """Connect to the daemon and build or pull the image. Return the client and the image's name or id.
 
-    Also remove the containers, networks and volumes that ended gates left behind. The caller must close the
-    client.
+    Also remove the containers, networks and volumes left behind by gates that have ended. The caller must
+    close the client.
 
     Raises:
         InvalidInputError: the package `docker` is missing.

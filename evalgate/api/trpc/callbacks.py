@@ -280,7 +280,9 @@ async def _call_hook(
 
 
 def _read_statuses(args: object) -> None:
-    """Convert the statuses in `args` to lower case. A callback may have set them.
+    """Replace the statuses of results in `args` with known ones: a callback may have set `Passed`, say.
+
+    `args` are the arguments of a callback. Statuses of other spelling become lower case.
 
     Raises:
         ValueError: a status is unknown.

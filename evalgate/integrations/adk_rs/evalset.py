@@ -66,9 +66,9 @@ def _has_plain_id(value: object, *canonical: str) -> bool:
 
 
 def _find_id_key(value: object, name: str) -> str:
-    """Return the key of `value` for the data that Google ADK has under the key `name`.
+    """Return the key under which `value` has what Google ADK calls `name`.
 
-    The key is `id` if `name` is the key of an id, and `value` has `id` but not `name`. Otherwise return
+    This is `id` if `name` is `eval_id` or `eval_set_id`, and `value` has `id` but not `name`. Otherwise it is
     `name`.
     """
     is_id = name in {"eval_id", "eval_set_id"}

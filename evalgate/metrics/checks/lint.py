@@ -102,10 +102,10 @@ class _KnownTools:
         self._named |= self._declared
 
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
-        """Yield a sentence for each tool that the check names and no eval set names.
+        """Yield a sentence for each tool that the check names, but the eval sets do not.
 
-        A forbidden tool must be among the declared tools, because no case expects or records it. If no tool
-        is declared, forbidden tools are not checked.
+        A wanted tool must be named by some case, recording, mock or declaration. A forbidden tool must be
+        declared, as cases do not expect it. If no tool is declared, forbidden tools are not checked.
         """
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared

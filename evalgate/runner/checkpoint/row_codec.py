@@ -101,7 +101,7 @@ def dump_usage(used: RunUsage) -> bytes:
 
 
 def load_usage(data: bytes) -> RunUsage:
-    """Return the usage that `dump_usage` encoded; null counts as 0, or as an unknown cost.
+    """Return the usage that `dump_usage` encoded. A null cost is unknown; any other null means 0.
 
     Only the number and nesting of the values are checked: the caller has to verify the checksum.
 

@@ -68,9 +68,10 @@ class FinalResponseMatch(JudgedMetric):
     prompt_names = ("adk_final_response_match",)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
+        """Return the mean score of the turns, in [0, 1].
 
-        A turn without an expected response has no score. The result is not applicable if no turn expects a
+        If the agent had fewer or more turns than the case, each turn without a counterpart scores 0.0. A turn
+        of the case that expects no response has no score. The result is not applicable if no turn expects a
         response.
 
         Raises:
@@ -106,9 +107,10 @@ class Hallucinations(JudgedMetric):
     """Judge messages before the final response too."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]: the mean over the turns in which the agent says anything.
+        """Return the mean of the turns' shares of supported sentences: 1.0 if all sentences are supported.
 
-        The result is not applicable if there is no such turn.
+        Turns in which the agent says nothing are left out. If there is no other turn, the result is not
+        applicable.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.

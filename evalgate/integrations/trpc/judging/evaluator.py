@@ -163,7 +163,7 @@ def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubri
 
 
 class RubricJudgeOptions(LlmJudgeOptions):
-    """The options of a judge that scores rubrics by their ids."""
+    """The options of a judge that gives a score for each rubric, which its answer names by id."""
 
     _require_unique_rubric_ids = field_validator("rubrics")(require_unique_ids)
 
