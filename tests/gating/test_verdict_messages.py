@@ -76,6 +76,12 @@ def average(
     return replace(METRIC, checks=(part,), change=change, rounds=rounds, detectable_drop=detectable_drop)
 
 
+def without_scores(missing: int, *, planned: int) -> MetricDecision:
+    """A metric with too many runs that lack a score."""
+    check = RuleCheck("data", "inconclusive", "missing_runs")
+    return replace(METRIC, checks=(check,), change=None, missing=missing, planned=planned)
+
+
 def minimum(check: RuleCheck, mean: float, margin: float, required: float) -> MetricDecision:
     """A decision by the minimum of the mean alone."""
     estimate = an_estimate(mean, margin, required, check.verdict)
@@ -227,23 +233,11 @@ UNCLEAR = {
         "No baseline for these cases yet; scores recorded, nothing compared.",
     ),
     "missing": (
-        replace(
-            METRIC,
-            checks=(RuleCheck("data", "inconclusive", "missing_runs"),),
-            change=None,
-            missing=14,
-            planned=60,
-        ),
+        without_scores(14, planned=60),
         "Not enough data: 14 of 60 runs have no score (judge or API errors).",
     ),
     "one missing": (
-        replace(
-            METRIC,
-            checks=(RuleCheck("data", "inconclusive", "missing_runs"),),
-            change=None,
-            missing=1,
-            planned=8,
-        ),
+        without_scores(1, planned=8),
         "Not enough data: 1 of 8 runs has no score (judge or API errors).",
     ),
     "unproven": (
