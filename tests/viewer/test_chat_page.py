@@ -166,7 +166,7 @@ def test_the_page_in_a_browser(page: "Page", tmp_path: Path) -> None:
         page.get_by_label("Message").fill("one\ntwo")
         page.get_by_role("button", name="Send").press("Enter")
         page.get_by_role("heading", name="Save as a case").wait_for()
-        assert "You said</b> one\ntwo" in page.locator("main").inner_text()
+        assert "You said</b> one\ntwo" in (page.locator("main").text_content() or "")
         page.get_by_label("Message").fill("three")
         page.get_by_role("button", name="Send").press("Enter")
         page.get_by_label("save turn 2").wait_for()

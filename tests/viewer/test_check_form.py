@@ -164,7 +164,7 @@ def test_a_call_of_a_run_is_required_and_another_forbidden(page: "Page", tmp_pat
         page.get_by_role("button", name="Preview the change").click()
         page.get_by_text("This would change").wait_for()
         assert not notes.exists()
-        assert "+      no_refund:" in page.locator(".file-diff").inner_text()
+        assert "+      no_refund:" in (page.locator(".file-diff").text_content() or "")
         notes.write_text("cases:\n  late: {checks: {other: {tools: {forbid: x}}}}\n")
         page.get_by_role("button", name="Save", exact=True).click()
         page.get_by_text("The checks of this case were changed in its notes").wait_for()
