@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalgate.ci.comment_sections import LONGEST_COMMENT
-from evalgate.ci.github_actions import HeadCommit
+from evalgate.ci.github_event import HeadCommit
 from evalgate.ci.posting import (
     CommentTooLongError,
     NotFoundError,

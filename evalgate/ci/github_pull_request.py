@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from evalgate.ci.check_runs import Check, CheckRun, Conclusion
 from evalgate.ci.comment_sections import CommentSection
-from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject, find_tested_run
 from evalgate.ci.github_client import (
     Account,
     GitHubClient,
@@ -19,6 +18,7 @@ from evalgate.ci.github_client import (
     open_connection,
     retry_transient,
 )
+from evalgate.ci.github_event import HeadCommit, PullRequest, Subject, find_subject, find_tested_run
 from evalgate.ci.posting import (
     ACTIONS_BOT,
     MAX_SECTION_CHARACTERS,

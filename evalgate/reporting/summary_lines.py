@@ -20,6 +20,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNLIMITED, Range
 from evalgate.core.types import (
     REPORT_ONLY,
+    AnchorComparison,
     CaseResult,
     MetricSummary,
     ModelUsage,
@@ -149,9 +150,14 @@ def _split_first_sentences(text: str) -> tuple[str, str]:
     return text[:end].rstrip(), text[end:].lstrip()
 
 
-def get_effective_status(metric: MetricSummary) -> Status:
-    """Return the status to show in the metric table: `failed` for a metric that passed but regressed."""
-    return "failed" if metric.regressed and metric.status == "passed" else metric.status
+def get_effective_status(metric: MetricSummary, anchor: AnchorComparison | None = None) -> Status:
+    """Return the status to show in the metric table: `failed` for a metric that passed but closes the gate.
+
+    Such a metric regressed, or its mean fell since the anchor.
+    """
+    fell = {each.name for each in anchor.metrics if each.outcome == "fell"} if anchor else ()
+    closes = metric.regressed or (metric.gates and metric.name in fell)
+    return "failed" if closes and metric.status == "passed" else metric.status
 
 
 def format_mean(metric: MetricSummary) -> str:
@@ -239,14 +245,17 @@ class MetricLine:
         return f"±{_NO_BREAK}" in self.delta
 
 
-def build_metric_line(metric: MetricSummary) -> MetricLine:
-    """Return the row of a metric for the metric table, the same in every report."""
+def build_metric_line(metric: MetricSummary, anchor: AnchorComparison | None = None) -> MetricLine:
+    """Return the row of a metric for the metric table, the same in every report.
+
+    `anchor` is the record's comparison with the anchor, an older baseline.
+    """
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     scores = [] if metric.score is None else [*metric.trend, metric.score]
     scale = Range(0.0, max(scores, default=1.0) or 1.0) if metric.range.lower_is_better else metric.range
     trend = [scale.to_share(score) for score in scores]
     return MetricLine(
-        status=get_effective_status(metric),
+        status=get_effective_status(metric, anchor),
         name=metric.name,
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
         score=format_mean(metric),
@@ -404,7 +413,7 @@ def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -
     return RecordSummary(
         headline=headline,
         reasons=reasons,
-        metrics=[build_metric_line(metric) for metric in record.metrics[:metrics]],
+        metrics=[build_metric_line(metric, record.anchor) for metric in record.metrics[:metrics]],
         more_metrics=max(0, len(record.metrics) - metrics),
         comparisons=list(islice(describe_comparisons(record), metrics)),
         baseline=baseline,

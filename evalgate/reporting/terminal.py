@@ -274,9 +274,10 @@ class TerminalReport:
     def _format_metrics(self, record: Record) -> Iterator[str]:
         if not record.metrics:
             return
-        rows = [_HEADER, *map(_build_row, record.metrics)]
+        statuses = [get_effective_status(metric, record.anchor) for metric in record.metrics]
+        rows = [_HEADER, *map(_build_row, record.metrics, statuses)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row, status in zip(rows, [None, *map(get_effective_status, record.metrics)], strict=True):
+        for row, status in zip(rows, [None, *statuses], strict=True):
             cells = [
                 text.rjust(width) if 2 <= at <= 5 else text.ljust(width)
                 for at, (text, width) in enumerate(zip(row, widths, strict=True))
@@ -364,10 +365,10 @@ def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, s
             yield label, command
 
 
-def _build_row(metric: MetricSummary) -> tuple[str, ...]:
+def _build_row(metric: MetricSummary, status: Status) -> tuple[str, ...]:
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     return (
-        _STATUSES[get_effective_status(metric)][0],
+        _STATUSES[status][0],
         to_log_line(metric.label, 80),
         format_mean(metric),
         format_minimum(metric),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from evalgate.agents.tracing.turn_trace import is_trace_wanted
+from evalgate.agents.tracing.trace_context import is_trace_wanted
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (
     Agent,

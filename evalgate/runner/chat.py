@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.agents.factory import AgentSpec, build_agent, check_executor, resolve_agent
-from evalgate.agents.tracing.turn_trace import is_trace_wanted
+from evalgate.agents.tracing.trace_context import is_trace_wanted
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import add_env_files, load_thresholds_or_default
 from evalgate.config.schema.agent import ExecutorConfig

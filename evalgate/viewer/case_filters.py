@@ -17,8 +17,8 @@ SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
 """Maps values of `CaseQuery.sort` to their labels. A further value, `score:METRIC`, sorts by the score of a
 metric, the worst first."""
 SCORE = "score:"
-CHANGED, UNCHANGED = "changed", "unchanged"
-"""Values of `CaseQuery.change` in addition to the kinds of change: any change, and no change."""
+ANY_CHANGE, UNCHANGED = "any", "unchanged"
+"""Values of `CaseQuery.change` in addition to the kinds of change, of which one is `changed`."""
 
 GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
 """Maps a field of `CaseQuery` that names a group of cases to the title of the grouping in a record."""
@@ -40,7 +40,7 @@ class CaseQuery:
     metric: str = ""
     """Name of a metric that failed or could not be evaluated."""
     change: str = ""
-    """A kind of change since the baseline, `changed` or `unchanged`."""
+    """A kind of change since the baseline, `any` for all kinds, or `unchanged`."""
     cause: str = ""
     """Label of a group of cases that failed for the same reason."""
     divergence: str = ""
@@ -109,7 +109,7 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
         and (
             not query.change
             or change == query.change
-            or (query.change == CHANGED and case.key in opened.changes)
+            or (query.change == ANY_CHANGE and case.key in opened.changes)
         )
         and (
             not query.metric

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection
-from evalgate.ci.github_actions import PullRequest
 from evalgate.ci.github_client import Account
+from evalgate.ci.github_event import PullRequest
 from evalgate.ci.github_pull_request import post_comment
 from evalgate.ci.posting import ACTIONS_BOT, PostResult, PostTimeouts
 from tests.ci.hosts import QUICK

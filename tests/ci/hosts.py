@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from evalgate.ci.comment_sections import CommentSection, read_sections
-from evalgate.ci.github_actions import PullRequest
 from evalgate.ci.github_client import Account
+from evalgate.ci.github_event import PullRequest
 from evalgate.ci.github_pull_request import post_comment
 from evalgate.ci.gitlab import find_merge_request, post_note
 from evalgate.ci.posting import PostResult, PostTimeouts

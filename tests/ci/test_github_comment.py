@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection, format_marker, read_sections
-from evalgate.ci.github_actions import HeadCommit, PullRequest
 from evalgate.ci.github_client import Account
+from evalgate.ci.github_event import HeadCommit, PullRequest
 from evalgate.ci.github_pull_request import post_comment
 from evalgate.ci.posting import NoPullRequest, PostResult
 from tests.ci.conftest import TOKEN, account_on, post

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import evalgate
-from evalgate.agents.host.custom_metric import as_agent
+from evalgate.agents.host.custom_metric_function import as_agent
 from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core.protocols import MetricEnvironment
 from evalgate.core.types import (

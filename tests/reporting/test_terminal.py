@@ -2,7 +2,17 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.core.types import Comparison, MetricComparison, PlanId, Shard, ThresholdEstimate, Verdict
+from evalgate.core.types import (
+    AnchorComparison,
+    AnchorMetric,
+    AnchorOutcome,
+    Comparison,
+    MetricComparison,
+    PlanId,
+    Shard,
+    ThresholdEstimate,
+    Verdict,
+)
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.terminal import TerminalReport
 from tests.builders import a_case_result, a_record, a_run_result, a_summary
@@ -15,6 +25,27 @@ def test_columns_line_up() -> None:
     rows = lines[lines.index(header) + 1 :][:2]
     end = header.index("score") + len("score")
     assert [row[:end].split()[-1] for row in rows] == ["0.50", "0.79999"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "row", "cell"),
+    [
+        ("fell", "FAIL  tool_trajectory_avg_score", "| ❌ | `tool_trajectory_avg_score`"),
+        ("fell_before", "ok  tool_trajectory_avg_score", "| ✅ | `tool_trajectory_avg_score`"),
+        ("doubtful", "ok  tool_trajectory_avg_score", "| ✅ | `tool_trajectory_avg_score`"),
+    ],
+)
+def test_a_metric_that_closes_the_gate_by_the_anchor_is_not_ok(
+    outcome: AnchorOutcome, row: str, cell: str
+) -> None:
+    metric = AnchorMetric("tool_trajectory_avg_score", outcome, 0.9, 1.0, 0.05, 40, 40, "It fell by 0.10.")
+    record = replace(
+        a_record(a_case_result(), metrics=(a_summary(score=0.9, threshold=0.5),)),
+        anchor=AnchorComparison("anchor.json", "anchor.json", (metric,)),
+    )
+
+    assert row in TerminalReport().render(record)
+    assert cell in CommentReport().render(record)
 
 
 def test_colour_is_optional() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.ci.github_actions import PullRequest, find_subject
+from evalgate.ci.github_event import PullRequest, find_subject
 from evalgate.system.github_runner_files import (
     NOT_WRITTEN,
     WRITTEN,

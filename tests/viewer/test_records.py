@@ -15,7 +15,7 @@ from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.reporting.results_history import FOLDER
-from evalgate.viewer import comparisons, record_heads, records
+from evalgate.viewer import compared_record, record_heads, records
 from evalgate.viewer.record_heads import find_case, read_head
 from evalgate.viewer.recordings import read_any
 from evalgate.viewer.records import RecordStore
@@ -242,7 +242,7 @@ def test_a_baseline_elsewhere_is_fetched_when_it_is_chosen(
         return stored
 
     target = SimpleNamespace(target="branch:baselines", store=SimpleNamespace(read=fetch))
-    monkeypatch.setattr(comparisons, "resolve_target", lambda *_: target)
+    monkeypatch.setattr(compared_record, "resolve_target", lambda *_: target)
     write_record(tmp_path / "evalgate-report/results.json", RECORD)
     client = open_client(create_viewer(tmp_path))
 

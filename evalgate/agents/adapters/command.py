@@ -12,8 +12,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
+from evalgate.agents.tracing.trace_context import current_turn
 from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
-from evalgate.agents.tracing.turn_trace import current_turn
 from evalgate.agents.workers.pool import PoolOptions, WorkerPool
 from evalgate.agents.workers.process import (
     AgentProcess,

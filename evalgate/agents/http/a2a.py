@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from evalgate.agents.http.a2a_protocol import (
+from evalgate.agents.http.a2a_messages import (
     A2aEndpoint,
     A2aPart,
     A2aResult,

@@ -14,7 +14,7 @@ from evalgate.agents.http.connection import AgentConnection, append_path
 from evalgate.agents.http.dialect import TurnAnswer
 from evalgate.agents.http.errors import build_format_error
 from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
-from evalgate.agents.tracing.turn_trace import is_trace_wanted
+from evalgate.agents.tracing.trace_context import is_trace_wanted
 from evalgate.core.protocols import AgentError
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import (

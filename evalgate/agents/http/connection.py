@@ -24,7 +24,7 @@ from evalgate.agents.http.errors import (
     get_retry_after,
 )
 from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
-from evalgate.agents.tracing.turn_trace import current_turn
+from evalgate.agents.tracing.trace_context import current_turn
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.installation import describe_install

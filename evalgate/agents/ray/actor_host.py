@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from evalgate.agents.factory import build_agent, resolve_agent
-from evalgate.agents.tracing.turn_trace import is_trace_wanted
+from evalgate.agents.tracing.trace_context import is_trace_wanted
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core.errors import EvalgateError

@@ -22,9 +22,9 @@ from evalgate.agents.ray.actor_host import (
     load_failure,
     load_response,
 )
-from evalgate.agents.ray.client import ClusterClient, ClusterSpec, RayClusterClient
+from evalgate.agents.ray.bridge_client import ClusterClient, ClusterSpec, RayClusterClient
 from evalgate.agents.ray.session import ActorSlot, ClusterSessionContext
-from evalgate.agents.tracing.turn_trace import is_trace_wanted
+from evalgate.agents.tracing.trace_context import is_trace_wanted
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError
 from evalgate.core.types import EvalCase, Failure

@@ -1,7 +1,7 @@
 """The bridge, a process that connects the gate to Ray: `python bridge.py`. No other module imports Ray.
 
 It needs only the standard library and Ray. It reads lines from stdin and writes lines to stdout, each a JSON
-object. The first line is a `client.ClusterSpec`. Then the gate sends commands:
+object. The first line is a `bridge_client.ClusterSpec`. Then the gate sends commands:
 
 - `{"do": "add", "actor": n}` creates an actor.
 - `{"do": "ask", "actor": n, "id": k, "body": text}` sends a request to the actor.

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
+from evalgate.agents.tracing.trace_context import TurnTrace
 from evalgate.agents.tracing.trace_formats import InvalidOtlpError, Span, read_otlp_json, read_otlp_protobuf
-from evalgate.agents.tracing.turn_trace import TurnTrace
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.installation import describe_install

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from evalgate.agents.tracing.collector import CollectorEndpoint, SpanCollector
 from evalgate.agents.tracing.genai import is_genai, read_transcript
+from evalgate.agents.tracing.trace_context import create_turn_trace, current_turn, is_trace_wanted
 from evalgate.agents.tracing.trace_formats import Span
-from evalgate.agents.tracing.turn_trace import create_turn_trace, current_turn, is_trace_wanted
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Agent, AgentError, AgentSession, ChecksEntry, RecordsSpans, SessionResult
 from evalgate.core.types import EvalCase, Failure, Message, Reply, TraceSpan, Usage, UserMessage

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
-from evalgate.agents.tracing.turn_trace import current_turn, is_trace_wanted
+from evalgate.agents.tracing.trace_context import current_turn, is_trace_wanted
 from evalgate.agents.workers import protocol
 from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, TurnCollector
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult

@@ -13,7 +13,7 @@ from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry, measure_mean_duration, sum_usage
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.case_filters import (
-    CHANGED,
+    ANY_CHANGE,
     GROUPINGS,
     PAGE_SIZE,
     SCORE,
@@ -87,9 +87,10 @@ def _list_choices(
     """
     changes = [
         name
-        for name in (CHANGED, *CHANGES, UNCHANGED)
+        for name in (ANY_CHANGE, *CHANGES, UNCHANGED)
         if name != "removed" and opened.record.comparison is not None
     ]
+    change_words = {ANY_CHANGE: "any change"} | {str(kind): words for kind, words in CHANGES.items()}
     groups = {
         name: {group.label: f"{group.label} ({group.size:,})" for group in opened.groupings[title].groups}
         for name, title in GROUPINGS.items()
@@ -102,9 +103,7 @@ def _list_choices(
         *((name, title, "any", list(groups[name])) for name, title in GROUPINGS.items()),
     ):
         chosen: str = getattr(query, name)
-        words: Mapping[str, str] = (
-            {str(kind): each for kind, each in CHANGES.items()} if name == "change" else groups.get(name, {})
-        )
+        words: Mapping[str, str] = change_words if name == "change" else groups.get(name, {})
         if values or chosen:
             listed = [*values[:_MOST_CHOICES], *([chosen] if chosen and chosen not in values else [])]
             yield name, label, every, [(each, words.get(each, each), each == chosen) for each in listed]

@@ -18,7 +18,7 @@ from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores
 from evalgate.reporting.summary_lines import STATUSES, summarize_record
 from evalgate.viewer.case_views import build_case_line, compare_run, create_budget
-from evalgate.viewer.comparisons import (
+from evalgate.viewer.compared_record import (
     BASELINE,
     ComparedRecord,
     choose_shown_run,

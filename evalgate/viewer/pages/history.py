@@ -22,7 +22,7 @@ from evalgate.reporting.summary_lines import (
     get_effective_status,
 )
 from evalgate.reporting.trace_view import format_seconds
-from evalgate.viewer.comparisons import read_baseline
+from evalgate.viewer.compared_record import read_baseline
 from evalgate.viewer.pages.overview import link_case
 from evalgate.viewer.record_heads import find_case, find_earlier, find_newest, is_recording, read_head
 from evalgate.viewer.records import RecordStore, StoredRecord
@@ -84,7 +84,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
     for metric in record.metrics[:_MOST_METRICS]:
         yield (
             metric.label,
-            get_effective_status(metric),
+            get_effective_status(metric, record.anchor),
             format_mean(metric),
             format_minimum(metric),
             "; ".join(options.get(metric.name, ())),

@@ -27,7 +27,7 @@ from evalgate.reporting.summary_lines import (
     summarize_record,
 )
 from evalgate.viewer.case_filters import GROUPINGS
-from evalgate.viewer.comparisons import BASELINE, has_baseline
+from evalgate.viewer.compared_record import BASELINE, has_baseline
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evalgate.agents.http.a2a_protocol import A2aEndpoint, build_send_params, parse_agent_card
+from evalgate.agents.http.a2a_messages import A2aEndpoint, build_send_params, parse_agent_card
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import (
     CaseTurn,

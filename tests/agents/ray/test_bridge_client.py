@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.agents.ray.client import ClusterSpec, describe_capacity
+from evalgate.agents.ray.bridge_client import ClusterSpec, describe_capacity
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.ci.github_actions import HeadCommit, PullRequest, find_subject, parse_subject
+from evalgate.ci.github_event import HeadCommit, PullRequest, find_subject, parse_subject
 from evalgate.ci.posting import NoPullRequest
 
 SHA = "5f" * 20
