@@ -16,8 +16,8 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
     """Run the command with `argv`, or with the arguments of the process, and return the exit code.
 
-    Errors and interruptions of the command become an exit code. `interrupts` records whether an end signal
-    arrived. If `interrupts` is None, no handler of signals is installed.
+    Errors and interruptions of the command become an exit code. `interrupts` is the installed handler of end
+    signals, such as Ctrl-C, and records if one has arrived. None: no handler is installed.
 
     Raises:
         KeyboardInterrupt: an end signal arrives while an error or an earlier interruption is reported.

@@ -1,6 +1,6 @@
-"""Names for plugins to import. They stay in this module even if evalgate's own modules move.
+"""Protocols, types and helpers that plugins import. They stay here even if evalgate's own modules move.
 
-The protocols define the methods of each kind of plugin; the types are the arguments and results.
+A protocol defines the methods of one kind of plugin. The types are the arguments and results of methods.
 """
 
 from evalgate.core.errors import InvalidInputError, Problem

@@ -63,7 +63,7 @@ def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds
 
 
 def check_executor(executor: ExecutorConfig, thresholds: Thresholds) -> None:
-    """Raise `InvalidInputError` if the executor needs a package that is not installed."""
+    """Raise `InvalidInputError` if agents should run in Ray actors, but the package `ray` is missing."""
     if executor.kind == "ray" and find_spec("ray") is None:
         from evalgate.core.installation import describe_install
 
@@ -177,10 +177,10 @@ _SAMPLE_WORD = "FORECASTS"
 
 
 def describe_sample_agent(spec: AgentSpec, thresholds: Thresholds) -> str:
-    """Return a notice if the run gates the sample agent that `evalgate init` writes; "" for any other agent.
+    """Return a notice if the tested agent is the sample agent of `evalgate init`; "" for any other agent.
 
-    Only the code is compared, not the file's name, docstrings, comments or formatting. An agent with any
-    other code is the user's own.
+    Only the code is compared, not the file's name, docstrings, comments or formatting. The notice warns
+    users who have not replaced the sample by their own agent yet.
     """
     module = spec.name.rpartition(":")[0]
     path = thresholds.folder / (module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
@@ -236,7 +236,7 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
 
 @runtime_checkable
 class _HasAlternativeName(Protocol):
-    """Options class of an agent kind with two options that name the agent, such as `image` and `service`."""
+    """Options class of an agent kind in which one of two options names the agent: `image` or `service`."""
 
     otherwise_named_by: str
 

@@ -35,7 +35,7 @@ class Recording:
     questions: tuple[str, ...] = ()
     """The user's message of each turn; empty if they are not known."""
     failure: Failure | None = None
-    """Failure of the turn after the last of `replies`; None if the run was answered."""
+    """Failure of the first turn after `replies`; None if the run was answered."""
     outcome: Outcome = "answered"
     session_id: str = ""
     user_id: str = ""
@@ -90,8 +90,8 @@ def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
 class ReplayAgent:
     """An `Agent` that answers from recordings: run n of a case replays the n-th recorded run of this case.
 
-    A single recorded run that the agent answered serves every run of the case. If there are several recorded
-    runs, none of them is used twice: a repeated run would look like an independent one.
+    If a case has only one recorded run, and the agent answered it, every run of the case replays it. Of
+    several recorded runs, none is used twice: a repeated run would look like an independent one.
     """
 
     def __init__(self, *, recordings: Recordings, path: str) -> None:
@@ -155,12 +155,12 @@ class ReplayAgent:
         return ScriptedUser([UserMessage(text) for text in texts])
 
     def _find_recording(self, case: EvalCase, run: int) -> Recording:
-        """Return the recording of a run (1-based) of a case, and note for `notices` that it was played.
+        """Return the recording of a run (1-based) of a case, and count it as played for `notices`.
 
-        A single recorded run that was answered serves every run, and is not noted.
+        If a case has only one recorded run, and it was answered, every run gets it. It is then not counted.
 
         Raises:
-            LookupError: there is no recording of this run; the message gives the reason.
+            LookupError: there is no recording of this run; the message states the reason.
         """
         sets = self._sets_of.get(case.eval_id, [])
         # The recording of a renamed eval set is found as long as no other set has a case of that name.
@@ -180,7 +180,7 @@ class ReplayAgent:
 
 
 class _ReplaySession:
-    """An `AgentSession` that replays one recording, and is its own async context manager."""
+    """An `AgentSession` that replays one recording. As a context manager, it returns itself."""
 
     def __init__(self, recording: Recording, path: str) -> None:
         self._recording = recording

@@ -16,7 +16,7 @@ from evalgate.system.files import read_input_text, write_atomically
 
 
 def parse_content(text: str, shown_as: str) -> Any:
-    """Parse a JSON text and return its value; `shown_as` names the text in errors.
+    """Parse a JSON text and return its value. Errors show `shown_as` as the name of the text.
 
     Raises:
         InvalidInputError: the text is not valid JSON; the message has line and column.
@@ -26,6 +26,8 @@ def parse_content(text: str, shown_as: str) -> Any:
 
 def build_model(name: ModelName, content: object, shown_as: str) -> Any:
     """Convert `content` to Google ADK's type `name`, or to evalgate's type if ADK is not installed.
+
+    Errors show `shown_as` as the name of the content.
 
     Raises:
         InvalidInputError: the content does not fit the type; the error lists every problem.

@@ -82,13 +82,16 @@ class AgentEvaluator:
         """Run an eval set against a module's agent; return the record if every threshold is reached.
 
         As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
-        Three failures are added. A case fails if its agent crashed or a metric raised an error. A case fails
-        if a metric gives a run the status `failed` for another reason than its score. An eval set without
-        cases fails.
+        Unlike in Google's class, the evaluation also fails in these situations:
+
+        - The eval set has no cases, or a case is evaluated by no metric.
+        - The agent crashed, or a metric raised an error, in a run of a case.
+        - A metric set the status `failed` in a run for another reason than the threshold.
 
         Args:
-            agent_module: Dotted path of a module. The agent is the `root_agent` of the module's member
-                `agent` or of the module itself, or is returned by a function `get_agent_async` there.
+            agent_module: Dotted path of a module with the agent: an object `root_agent`, or a function
+                `get_agent_async` that returns the agent. Both are searched in the module's member `agent`,
+                then in the module itself.
             eval_set: An `EvalSet`, Google's or evalgate's.
             criteria: Deprecated: a threshold for each metric name. If it is not empty, it replaces
                 `eval_config`.
@@ -147,8 +150,9 @@ class AgentEvaluator:
         defaults apply. The first file that fails ends the evaluation, as in Google's class.
 
         Args:
-            agent_module: Dotted path of a module. The agent is the `root_agent` of the module's member
-                `agent` or of the module itself, or is returned by a function `get_agent_async` there.
+            agent_module: Dotted path of a module with the agent: an object `root_agent`, or a function
+                `get_agent_async` that returns the agent. Both are searched in the module's member `agent`,
+                then in the module itself.
             eval_dataset_file_path_or_dir: A `.test.json` or `.evalset.json` file, or a folder.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
@@ -334,8 +338,8 @@ def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: f
     """Return the reason why a metric fails on a case, or None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
-    and runs, or None if the metric has no score. `why` is "" or the metric's own reason in parentheses,
-    which is added if `mean` is None or below the threshold.
+    and runs, or None if the metric has no score. `why` is the metric's own reason in parentheses, or "". It
+    is added to the returned text if `mean` is None or below the threshold.
     """
     errors = [each.reason for each in results if each.status == "errored"]
     if errors:

@@ -26,7 +26,7 @@ _BUCKET_HISTORY = "evals/eval_history"
 
 
 class _Done:
-    """Object that can be awaited, as ADK's guide does: `await` returns None at once."""
+    """Awaitable that returns None at once: code may await `save_eval_set_result`, as in ADK's guide."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -94,7 +94,7 @@ class EvalSetResultsManager(ABC):
     def get_eval_set_result(self, app_name: str, eval_set_result_id: str) -> Any:
         """Return the result with the given id as an `EvalSetResult`.
 
-        An id may hold slashes: names of files have `_` in their place.
+        An id may hold slashes. In the name of the result's file, each slash is replaced by `_`.
 
         Raises:
             NotFoundError: the result does not exist.
@@ -160,9 +160,9 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
 class GcsEvalSetResultsManager(EvalSetResultsManager):
     """Results in a bucket of Google Cloud Storage: `<app>/evals/eval_history/<id>.evalset_result.json`.
 
-    Needs evalgate's extra `gcs`. Keyword arguments are passed to `gcsfs.GCSFileSystem`; Google's class passes
-    them to its own client. `eval_storage_dir`, as in ADK's guide, is the folder in the bucket that contains
-    the folders of the apps.
+    Needs evalgate's extra `gcs`. `eval_storage_dir` is the folder in the bucket that contains the folders of
+    the apps, as in ADK's guide; "" means the root of the bucket. Other keyword arguments are passed to
+    `gcsfs.GCSFileSystem`; Google's class passes them to its own client.
 
     >>> manager = GcsEvalSetResultsManager("my-results", eval_storage_dir="runs/")  # doctest: +SKIP
     """

@@ -47,7 +47,7 @@ class PrebuiltMetrics(Enum):
 
 
 class JudgeModelOptions(EvalBaseModel):
-    """The judge model of a metric, and the number of answers that it gives to each question.
+    """The judge model of a metric, and the number of answers to sample for each question.
 
     >>> JudgeModelOptions().num_samples
     5
@@ -92,7 +92,9 @@ class RubricsBasedCriterion(LlmAsAJudgeCriterion):
 
 
 class HallucinationsCriterion(LlmAsAJudgeCriterion):
-    """Options of the metric `hallucinations_v1`.
+    """Options of the metric `hallucinations_v1`: a judge model looks for sentences without evidence.
+
+    If `evaluate_intermediate_nl_responses` is True, messages before the final response are judged, too.
 
     >>> HallucinationsCriterion(threshold=0.8).evaluate_intermediate_nl_responses
     False
@@ -102,7 +104,7 @@ class HallucinationsCriterion(LlmAsAJudgeCriterion):
 
 
 class ToolTrajectoryCriterion(BaseCriterion):
-    """Options of the metric `tool_trajectory_avg_score`.
+    """Options of the metric `tool_trajectory_avg_score`, which compares tool calls.
 
     >>> ToolTrajectoryCriterion(threshold=1.0, match_type="in order").match_type.name
     'IN_ORDER'
@@ -153,7 +155,7 @@ class CustomMetricConfig(BaseModel):
 
 
 class EvalConfig(BaseModel):
-    """The metrics to score, each with its threshold or criterion: the content of a `test_config.json`.
+    """Content of a `test_config.json`: the metrics to score, each with a threshold or a criterion.
 
     >>> EvalConfig(criteria={PrebuiltMetrics.RESPONSE_MATCH_SCORE.value: 0.8}).criteria
     {'response_match_score': 0.8}
@@ -162,7 +164,7 @@ class EvalConfig(BaseModel):
     model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True)
 
     criteria: dict[str, Any] = {}
-    """Threshold or criterion of each metric, by the metric's name."""
+    """By metric name: a threshold, or a criterion (a threshold with further options)."""
     custom_metrics: dict[str, CustomMetricConfig] | None = None
     user_simulator_config: dict[str, Any] | None = None
 
@@ -171,9 +173,9 @@ class EvalConfig(BaseModel):
 
 
 class _Status(Enum):
-    """Base class of enums with the names of Google ADK's enums; their members equal ADK's members.
+    """Base class of status enums that can be compared with Google ADK's own enums.
 
-    Two members are equal if their names and the names of their enums are equal.
+    A member equals a member of ADK if both have the same name, and their enums have the same name, too.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -197,7 +199,7 @@ class EvalStatus(_Status):
 
 
 class EvalMetric(EvalBaseModel):
-    """A metric to evaluate, with its threshold or criterion.
+    """A metric to evaluate, with a threshold or a criterion (a threshold with further options).
 
     >>> EvalMetric(metric_name="response_match_score", threshold=0.8).criterion is None
     True

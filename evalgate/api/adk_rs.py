@@ -140,7 +140,7 @@ class EvalScore(BaseModel):
     score: float
     status: EvalStatus
     details: Any = None
-    """Any JSON."""
+    """Further data about the score, such as a reason, as any JSON value; None: no details."""
 
     @model_validator(mode="after")
     def _refuse_infinite_score(self) -> Self:
@@ -188,7 +188,7 @@ class Evaluator(Protocol):
 
 
 class TrajectoryMatch:
-    """Evaluator of tool calls: the share that equals the expected call at the same position.
+    """Evaluator of tool calls: the share of calls that equal the expected call at the same position.
 
     Two calls are equal if their names and arguments are equal.
 
@@ -212,10 +212,10 @@ class TrajectoryMatch:
 
 
 class ResponseMatch:
-    """Evaluator of the final response: the share of expected words in it, in any order, regardless of case.
+    """Evaluator of the final response: the share of the expected words that the response contains.
 
-    If no word is expected, the score is 1.0. The constructor raises InvalidInputError if `threshold` is
-    negative or not finite.
+    The order of the words and upper case do not matter. If no word is expected, the score is 1.0. The
+    constructor raises InvalidInputError if `threshold` is negative or not finite.
 
     >>> ResponseMatch().threshold
     0.8
@@ -304,7 +304,8 @@ class EvalRunner:
         """Create a runner.
 
         Args:
-            agent: A function, an object, a framework's agent, or `KIND:WHAT`, as for `evalgate.evaluate`.
+            agent: A function, an object, a framework's agent, or a text such as `python:agent.py:answer`, as
+                for `evalgate.evaluate`.
             app_name: Name of the app for every session; names in the cases are ignored.
             user_id: Id of the user for every session; ids in the cases are ignored.
             evaluators: The metrics. None: `TrajectoryMatch(1.0)` and `ResponseMatch(0.5)`, as in adk-rs'
@@ -403,7 +404,8 @@ def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
     """Combine the scores of one metric for the invocations of a case. `scores` must not be empty.
 
     The score is the mean. The status is ERROR if any status is ERROR, PASSED if all are PASSED, and FAILED
-    otherwise. `error` is the reason why the agent did not answer, or "". A reason is added to the details.
+    otherwise. `error` is the reason why the agent did not answer, which is added to the details; "" if it
+    answered.
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

@@ -48,7 +48,7 @@ class ToolUse(_SerdeModel):
 
     name: str
     args: Any = None
-    """Any JSON."""
+    """Arguments of the call, as any JSON value."""
 
 
 class Content(_SerdeModel):
@@ -77,7 +77,7 @@ class IntermediateData(_SerdeModel):
 
     tool_uses: list[ToolUse] = []
     intermediate_responses: list[tuple[str, list[Part]]] = []
-    """The messages, each as a pair of its author and its parts."""
+    """The messages, each as a pair (author, parts)."""
 
 
 class Invocation(_SerdeModel):

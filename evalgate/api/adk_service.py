@@ -39,7 +39,7 @@ class _RequestModel(BaseModel):
 
 
 class InferenceConfig(_RequestModel):
-    """Options for running the conversations with the agent, which Google ADK calls inference.
+    """Options of the inference: the phase in which the agent is run on the cases.
 
     >>> InferenceConfig().parallelism
     4
@@ -140,7 +140,7 @@ class LocalEvalService:
             eval_sets_manager: The eval sets, in a manager of this library or of Google ADK.
             eval_set_results_manager: Manager with which `evaluate` stores the results of each eval set; None:
                 results are not stored.
-            session_id_supplier: Function that makes a session id if the agent's framework gives none.
+            session_id_supplier: Function that makes a session id if the agent's framework makes none.
             user_simulator_config: Settings of the simulated user, as in `EvalConfig`. None: cases with a
                 `conversation_scenario` get the status FAILURE.
         """

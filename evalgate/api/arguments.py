@@ -39,8 +39,8 @@ def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = f
     """Check the types and texts of arguments. Raise an error that names every wrong argument.
 
     Args:
-        given: The value of each argument by its name, a key of `_TYPES`. None means that the argument is
-            absent.
+        given: The values of the arguments by name. Each name is a key of `_TYPES`. The value None means
+            that the argument is absent.
         required: Names of the arguments that must not be None.
 
     Raises:
@@ -64,9 +64,9 @@ _OPTION = re.compile(
 
 @contextmanager
 def rename_options() -> Iterator[None]:
-    """Replace names of command-line options by names of arguments in errors of the `with` block.
+    """Name Python arguments instead of command-line options in errors of the `with` block.
 
-    Only the messages of an InvalidInputError are changed.
+    For example, `--timeout` becomes `timeout`. Only the messages of an InvalidInputError are changed.
     """
     try:
         yield
@@ -121,7 +121,7 @@ def _find_problems(name: str, value: object) -> Iterator[str]:
 def _format_wrong(name: str, words: str, described: str) -> str:
     """Return the message "`name` must be `words`, not `described`".
 
-    If `words` has a `;`, the text from there on is a hint, which stands at the end of the message.
+    `words` may end with a hint after a `;`. The hint is moved to the end of the message.
     """
     expected, semicolon, hint = words.partition(";")
     return f"`{name}` must be {expected}, not {described}{semicolon}{hint}"

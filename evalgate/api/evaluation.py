@@ -49,16 +49,17 @@ def evaluate(
 
     This function also works where an event loop already runs, such as in a notebook. It then evaluates in
     another thread and waits. An asynchronous agent of this process always runs in its own thread, so that it
-    can be abandoned after its time limit. If an agent needs the caller's event loop, use `evaluate_async`.
+    can be abandoned after the time limit. If an agent needs the caller's event loop, use `evaluate_async`.
 
-    An argument that is None or empty is taken from the thresholds file. If the file does not have it either,
-    the default of the command line applies.
+    An argument that is None or empty is taken from the thresholds file, such as `evalgate.yaml`. If the file
+    does not set it, the default of the command line applies.
 
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
             `EvalSet`; one or a list. Empty: the eval sets that the thresholds file lists.
-        agent: A function, an object or a framework's agent, which runs in this process. Or `KIND:WHAT` as for
-            `--agent` of the command line, which runs in its own process. None: the thresholds file's agent.
+        agent: A function, an object or a framework's agent, which runs in this process. Or a text such as
+            `python:agent.py:answer`, as for `--agent` of the command line: this agent runs in its own
+            process. None: the thresholds file's agent.
         criteria: For each metric name, a threshold or a mapping with options.
         checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
         thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with `criteria`
@@ -74,8 +75,8 @@ def evaluate(
         progress: Whether to show progress on standard error.
         trace: Whether to store a trace in the field `trace` of each run: the calls of models, tools and
             agents with their times, and the requests and responses of models.
-        tags: Only cases with one of these tags are run. Cases with a tag that is given with a leading `!` are
-            left out. If all given tags have a `!`, all other cases are run.
+        tags: Only cases with at least one of these tags are run. A tag with a leading `!`, such as `!slow`,
+            leaves out the cases with this tag. If all tags have a `!`, all other cases are run.
         k: Expression that selects cases by their ids, eval sets and tags, like `-k` of the command line.
 
     Raises:

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and, if evaluations are on, the plugin that collects and runs cases."""
+    """Register the marker and, if evaluations are on (`--evalgate`), the plugin that runs cases."""
     config.addinivalue_line("markers", _MARKER)
     if is_enabled(config):
         from evalgate.api.testing.session import register_session
@@ -90,8 +90,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def outcome(request: Any) -> "Outcome":
     """Return the outcome of one case of the eval sets in `@pytest.mark.evalgate`.
 
-    The test is called once for each case. It also fails if all its assertions hold but the case does not meet
-    its criteria.
+    pytest calls the test once for each case. The test fails if an assertion fails, and also if the case does
+    not meet its criteria.
     """
     from evalgate.api.testing.collection import get_outcome
 

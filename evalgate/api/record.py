@@ -274,7 +274,7 @@ class Outcome(CaseResult):
 def write_record(
     record: Record, folder: Path, reports: Sequence[str] = (), *, option: str
 ) -> tuple[Path, ...]:
-    """Write the standard reports of a record and those named in `reports`. Return the files' paths.
+    """Write the standard reports of a record and the reports named in `reports`. Return the files' paths.
 
     `option` is the name of the option or argument that sets the folder; error messages show this name.
 

@@ -90,8 +90,9 @@ def run(
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
             or a list. Empty: the eval sets that the thresholds file lists.
-        agent: A function, an object or a framework's agent, which runs in this process. Or `KIND:WHAT` as for
-            `--agent` of the command line, which runs in its own process. None: the thresholds file's agent.
+        agent: A function, an object or a framework's agent, which runs in this process. Or a text such as
+            `python:agent.py:answer`, as for `--agent` of the command line: this agent runs in its own
+            process. None: the thresholds file's agent.
         thresholds: A thresholds file, or its sections as a mapping. None: the file in `folder` that the
             command line would use.
         runs: Runs of each case.
@@ -195,7 +196,7 @@ def compare(
     Args:
         record: A record with scores.
         baseline: Another record, a `results.json`, or a stored baseline by its path or address.
-        thresholds: A thresholds file, or its sections as a mapping; None: the file in `folder`. Its section
+        thresholds: A thresholds file, or its sections as a mapping; None: the file in `folder`. The section
             `gate` applies. Each metric keeps the threshold that the record was scored with.
         folder: Folder that paths are relative to.
 

@@ -57,8 +57,8 @@ def find_break(
     - At least two runs failed in these later gate runs.
     - In a random order of all runs, so many failures in a row at the end have a chance of at most 5 %.
 
-    A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
-    without a score that counts are left out.
+    A break that is stored in `case` is kept as long as all runs since this break have failed. An answered run
+    is left out if none of its scores counts.
 
     Args:
         case: The case with its runs.
@@ -88,12 +88,13 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Set `failing_since` of each case in `case_thresholds` to the case's break, or to None without a break.
+    """Return a copy of `after` in which `failing_since` of each case is its break, or None without a break.
 
-    Return a changed copy of `after`. `after` must be `before` with one more gate run. A break that `before`
-    knows is kept as long as the case is unchanged and fails, even if the baseline has dropped the runs that
-    passed. The break ends if the metrics that failed were removed or changed: without the scores of these
-    metrics, the earlier runs do not count as failed. Cases that are not in `case_thresholds` are unchanged.
+    Cases that are not in `case_thresholds` stay as they are. `after` must be `before` with one more gate run.
+
+    A break that `before` knows is kept as long as the case is unchanged and fails, even if the baseline has
+    dropped the runs that passed. The break ends if the metrics that failed were removed or changed: without
+    the scores of these metrics, the earlier runs do not count as failed.
     """
     known = before.index_cases()
 
@@ -182,8 +183,8 @@ def _group_outcomes(
 ) -> dict[int, list[bool]]:
     """Return the outcomes of the runs by index of their gate run (call of the gate): True if passed.
 
-    The oldest gate run, with the lowest index, is first. Answered runs without a score that counts are left
-    out.
+    The oldest gate run, with the lowest index, is first. An answered run is left out if none of its scores
+    counts.
     """
     found: dict[int, list[bool]] = {}
     for run in runs:
@@ -208,5 +209,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the indexes in `by_source` of the gate run in which the break `known` began, and later ones."""
+    """Yield the indexes of gate runs in `by_source`, from the first gate run of the break `known` on."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

@@ -51,10 +51,11 @@ def measure_baseline_flakiness(
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs that count, by (eval set id, case id).
 
-    A run passes if the agent answered and every score meets its threshold. A metric without an entry in
-    `thresholds` must reach `pass_score`, a share of the metric's range from 0 to 1. Scores of two kinds of
-    metrics are ignored: those with the threshold None, and those without an entry if lower scores are better.
-    A run counts if the agent gave no answer, or if it has a score that is not ignored.
+    A run without an answer failed. An answered run passed if every score that counts meets its threshold. It
+    is left out if none of its scores counts.
+
+    A metric without an entry in `thresholds` must reach `pass_score`, a share of its range from 0 to 1. It
+    does not count if lower scores are better. A metric with the threshold None does not count either.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])
@@ -77,11 +78,14 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
 
 
 def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: float | None) -> float | None:
-    """Return 1.0 for a passed run, 0.0 for a failed run, None for an answered run without a counting score.
+    """Return 1.0 for a passed run, 0.0 for a failed run, None for a run that does not count.
 
-    A run passes if the agent answered and every score that counts meets its threshold in `thresholds`. A
-    metric with the threshold None does not count. A metric without an entry does not count if `pass_score` is
-    None or if lower scores are better. Otherwise, it must reach `pass_score`, a share of its range (0 to 1).
+    A run without an answer failed. An answered run passed if every score that counts meets its threshold. It
+    does not count if none of its scores counts.
+
+    A metric without an entry in `thresholds` must reach `pass_score`, a share of its range from 0 to 1. It
+    does not count if `pass_score` is None, or if lower scores are better. A metric with the threshold None
+    does not count either.
     """
     if run.outcome != "answered":
         return 0.0

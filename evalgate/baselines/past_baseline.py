@@ -68,7 +68,8 @@ class PastBaseline:
     source: str
     when: str
     time: datetime | None
-    """Time in UTC, for a date alone the last second of the day; None for a tag or a commit."""
+    """Last moment that counts, in UTC; for a date alone, the last second of the day. None: `when` is a tag or
+    a commit."""
     tip: str
     branch: BranchStore | None = None
 
@@ -126,12 +127,12 @@ class PastBaseline:
     def _find_commit(self, repository: PrivateRepository, saves: Collection[str] = ()) -> tuple[str, int]:
         """Return hash and time (Unix seconds) of the commit that `when` names.
 
-        A tag of this name in the checkout or at the host comes first. If there is none, `when` is looked up
-        as a hash:
+        The first match of this list counts:
 
-        - of one of `saves` (the commits on the branch of the baseline) or of a commit in the checkout, where
-          the beginning of the hash is enough
-        - of a commit at the host, where the whole hash is needed
+        1. a tag with the name `when`, in the checkout or at the host
+        2. one of `saves` (the commits on the branch of the baseline) with a hash that begins with `when`
+        3. a commit in the checkout with a hash that begins with `when`
+        4. a commit at the host with the whole hash `when`
 
         A commit that only the host has is fetched into `repository`.
 

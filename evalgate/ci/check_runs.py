@@ -110,7 +110,7 @@ class CheckRun:
     external_id: str = field(default_factory=lambda: f"evalgate-{uuid4().hex}")
     _creations: int = 0
     _last: str = ""
-    """The message of the error of the last attempt to create the check run."""
+    """The error message of the last failed attempt to create the check run."""
 
     def post(self) -> PostResult:
         """Create the check run with all its annotations.

@@ -78,7 +78,7 @@ class GitHubConnection:
     """Permission that error messages ask for, such as `checks: write`; "" to ask for none."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """Turn PyGithub's errors in a `with` block into `PostError`, without secrets and without a cause."""
+        """Return a context manager that turns PyGithub's errors into `PostError`, without secrets."""
         return translate_errors(partial(_to_post_error, permission=self.permission), self.redactor)
 
 

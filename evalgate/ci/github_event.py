@@ -32,7 +32,7 @@ class PullRequest:
 
 @frozen
 class HeadCommit:
-    """A commit that an event names without a pull request, for example a workflow run of a fork.
+    """A commit that an event names without a pull request, for example after a workflow run of a fork.
 
     GitHub's API can list the pull requests of the commit.
     """

@@ -139,9 +139,9 @@ def post_comment(
     author: str = ACTIONS_BOT,
     timeouts: PostTimeouts | None = None,
 ) -> PostResult:
-    """Post or update the gate's single comment under a pull request.
+    """Post or update the gate's single comment under a pull request, or under several.
 
-    Of several results, return the first `failed` or `skipped` one, or else the first; `url` has all URLs.
+    For several, return the first `failed` or `skipped` result, or else the first result, with all URLs.
 
     Args:
         account: The token and the repository.
@@ -178,7 +178,7 @@ def post_comment(
 def post_check(
     account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
 ) -> PostResult:
-    """Create a check run for a commit and return the result, also if it is a failure.
+    """Create a check run for a commit and return the result. A failure is returned, too, not raised.
 
     `head_sha` is the newest commit of the pull request, not the merge commit that is checked out.
     """
@@ -194,10 +194,10 @@ def post_check(
 def _find_pulls(
     account: Account, subject: Subject, timeouts: PostTimeouts
 ) -> tuple[list[int], PostResult | None]:
-    """Return the numbers of the pull requests to post to, and None.
+    """Return (numbers of the pull requests to post to, None).
 
-    If there is no pull request, return [] and a result with the reason. A pull request that the event names
-    is not checked. For a commit, GitHub is asked for open pull requests.
+    If there is no pull request, return ([], a result with the reason). If GitHub cannot be asked, the second
+    item is the failure. Only a commit needs this request: the number in a `PullRequest` is not checked.
     """
     if isinstance(subject, NoPullRequest):
         return [], PostResult("skipped", subject.reason)

@@ -140,7 +140,7 @@ def post_note(
     The account of the token is requested from GitLab. A failure is returned as a result.
 
     Args:
-        request: The merge request. A `NoPullRequest` gives a `skipped` result with its reason.
+        request: The merge request. For a `NoPullRequest`, the result is `skipped`, with the same reason.
         gate: The name of the gate. Each gate has its own note.
         section: The section of this job. It replaces a section with the same key, unless that one is newer.
         shared: True if other jobs may post at the same time.

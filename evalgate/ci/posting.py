@@ -129,7 +129,7 @@ class PostTimeouts:
     request_s: int = 15
     """The limit of one request until its answer begins; at least 1."""
     settle_s: float = 4.0
-    """The time for which a shared comment must need no change before a job stops checking its section.
+    """A job checks its section in a shared comment until the comment has needed no change for this time.
 
     Another job that read the comment earlier can still overwrite the section. So the time must be longer than
     a job takes from reading the comment to writing it. A job that was slower itself waits longer: twice the

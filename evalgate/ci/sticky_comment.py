@@ -85,8 +85,8 @@ class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
     The comment has a section for each key, and a job writes only the section of its own key. `unchanged` is
-    set if the comment needed no change, `final` if the section must not be replaced. If both are None, the
-    job has written the comment or tried to. The job then reads the comment again, because another job may
+    set if the comment needed no change, `final` if the job must not replace that section. If both are None,
+    the job has written the comment or tried to. The job then reads the comment again, because another job may
     have written at the same time.
     """
 
@@ -247,8 +247,8 @@ class StickyComment:
         section of another job that was there before this job wrote. In the last case, a note about the
         replacement is added to `section`. `ours` are the gate's comments, the oldest first.
 
-        If `existing` must stay although it is not newer, delete a comment that this job created, unless
-        this comment is the oldest.
+        Another job may have replaced this job's section by an equally new one, which must stay. Then the
+        comment that this job created, if any, is deleted, except if it is the oldest of `ours`.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -368,9 +368,9 @@ class StickyComment:
     def _is_complete(self, comment: Comment) -> bool:
         """Return True if the comment needs no edit.
 
-        Each section that this job has seen must be in the comment, in the same or a newer version. The text
-        of this job's own section must be the same too, unless the section is newer or the comment is longer
-        than half of the limit.
+        Each section that this job has seen must be in the comment, in the same or a newer version. This job's
+        own section must also have the same text. Another text is accepted in two cases: the section is newer,
+        or the comment is longer than half of the limit, so that other jobs may have shortened the section.
         """
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():

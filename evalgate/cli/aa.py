@@ -1,8 +1,8 @@
 """`evalgate aa`: compare an agent with itself to count false alarms of the gate.
 
-Each trial draws two random samples from the same stored runs, with replacement. The gate compares the samples
-as in a real run: with thresholds, a baseline and rounds of runs. The result also names the smallest drop of
-scores that the comparison with the baseline catches in 80 % of trials.
+Each trial draws two samples from the same stored runs, with replacement: a baseline and new runs. The gate
+decides about them as in a real run. The agent is the same, so a closed gate is a false alarm. The result also
+names the smallest drop of scores that the comparison with the baseline catches in 80 % of trials.
 """
 
 import math
@@ -69,24 +69,24 @@ class AaResult:
     repeats: int
     cases: int
     runs: tuple[int, int]
-    """Smallest and greatest number of stored runs with a score that a case has."""
+    """(fewest, most) stored runs of a case that have a score, or in which the agent crashed or timed out."""
     alarms: Mapping[str, int]
-    """Number of trials with a closed gate or no verdict, by the reason in a few words."""
+    """Number of trials with a closed gate or no verdict, by the kind of reason, such as `crashes`."""
     inconclusive: int
     runs_per_case: float
-    """Mean number of runs of a case that the gate makes in a trial."""
+    """Mean number of new runs per case in one trial."""
     smallest_drop: float | None
-    """Smallest drop that the gate catches in 80 % of trials if all metrics fall by the same drop.
+    """Smallest drop that the gate catches in 80 % of trials, if the means of all metrics fall by it.
 
-    The drop is a share of each metric's range, in steps of 0.01. None if not even a drop by 1 is caught, or
-    if the drop cannot be measured (see `unmeasured`).
+    The drop is a share of each metric's range, in steps of 0.01. None if no drop is caught so often, or if
+    the drop cannot be measured: `unmeasured` has the reason.
     """
     left_out: int = 0
     """Number of cases with too few stored runs to draw from."""
     setting: str = ""
-    """Name of the setting that limits the runs of a case; "" if more runs would change nothing."""
+    """Setting that limits the runs of a case, `runs` or `max_runs`; "" if more runs would change nothing."""
     planned: str = ""
-    """Number of runs of a case that the gate makes, in words, such as `up to 5 runs`."""
+    """Number of new runs per case in a trial, in words, such as `up to 5 runs`."""
     unmeasured: str = ""
     """Reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
     remark: str = ""
@@ -104,9 +104,9 @@ class AaResult:
 
     @property
     def failure_rate_bound(self) -> float:
-        """Return the highest failure rate, at 95 % confidence, of a case that passed in all stored runs.
+        """Return the upper 95 % confidence limit of the failure rate of a case that always passed.
 
-        The rate is computed for the case with the fewest stored runs.
+        The limit is computed for the case with the fewest stored runs, so it holds for all such cases.
         """
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
@@ -116,9 +116,9 @@ def run_aa_test(
 ) -> AaResult:
     """Run the gate on random samples of stored runs. Seeds are fixed: equal stored runs give equal results.
 
-    `cases` have the stored runs and the policies, and all must be able to close the gate. `stored` has the
-    raw scores of these runs. `repeats` is the number of trials. Cases with fewer than `FEWEST_RUNS` scored
-    runs are left out and counted.
+    New runs are drawn from the runs in `cases`, and baselines from `stored`, which has the raw scores of the
+    same runs. All cases must be able to close the gate. `repeats` is the number of trials. Cases with fewer
+    than `FEWEST_RUNS` scored runs are left out and counted.
 
     Raises:
         InvalidInputError: no case has enough stored runs with a score.
@@ -177,7 +177,7 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 def _count_runs(pair: _Pair) -> int:
     """Count the stored runs of a case that have a score, or in which the agent crashed or timed out.
 
-    The result is at most the number of runs in the `CaseResult`, from which follow-up runs were removed.
+    Return at most the number of runs in the `CaseResult`, which has no follow-up runs of failed cases.
     """
     case, before = pair
     scored = sum(
@@ -207,7 +207,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """Trial in which the gate compares two random samples of stored runs. `run_trial` may be called often."""
+    """Repeatable trial, in which the gate compares two random samples of the same stored runs."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -256,7 +256,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the kind of the first reason of a closed gate; the reason itself if its kind is unknown."""
+    """Return the kind of a verdict's first reason, such as `crashes`; the reason itself if none matches."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
@@ -395,8 +395,8 @@ def measure_false_alarms(
     `stored` names a `results.json` or a baseline; None means `gate.baseline`, or the default baseline if
     `gate.baseline` is not set. `repeats` is the number of trials.
 
-    For a baseline, the policies of cases are those of the thresholds file, and cases that are in no eval set
-    of today do not count. A `results.json` has the policies of its own run.
+    For a baseline, settings of cases, such as quarantine, are read from the thresholds file, and only cases
+    in the present eval sets count. For a `results.json`, the settings of its own run apply.
 
     Raises:
         InvalidInputError: no stored runs are found, no case can close the gate, or a file is invalid.

@@ -58,7 +58,7 @@ class AcceptOptions:
 
     @property
     def accepted(self) -> AcceptedParts:
-        """Return the run, turn and part to accept of each case: `--run`, `--turn` and `--only`."""
+        """Return the values of `--run`, `--turn` and `--only`, which limit what is accepted of each case."""
         return AcceptedParts(self.run, self.turn, self.only)
 
 
@@ -166,7 +166,7 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return overrides with `paths` as eval sets, and the options of the recorded run that affect cases."""
+    """Return overrides for the eval sets `paths`, with the recorded run's options that affect cases."""
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -179,9 +179,9 @@ def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
 @frozen
 class _AcceptedCase:
     case: EvalCase
-    """The case with the new expectation."""
+    """The case with the agent's behaviour as its expectation."""
     alternative: JsonObject | None
-    """The new expectation for the notes; None if the case itself is changed."""
+    """With `--alternative`, the entry for the notes file, which allows this behaviour, too. Else None."""
 
 
 def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) -> _AcceptedCase:
@@ -293,7 +293,7 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn has no expected response; then the actual response does not become one.
+    """Return True if a turn has no expected response. Accepting the case then adds no response.
 
     Return False if `only`, the value of `--only`, is given: the user has then chosen what to accept.
     """

@@ -25,7 +25,7 @@ class FoundFiles:
 
     eval_sets: tuple[str, ...]
     agents: tuple[str, ...]
-    """Values of `--agent`, each as KIND:WHAT; at most 9."""
+    """Values of `--agent`, such as `python:agent.py:answer`; at most 9."""
 
 
 def find_project_files(folder: Path) -> FoundFiles:
@@ -75,7 +75,7 @@ def find_adk_criteria(folder: Path) -> Iterator[Path]:
 
 
 def find_initial_sessions(folder: Path) -> Iterator[tuple[Path, int, str]]:
-    """Yield (file, line, value) for each `initial_session_file=value` in the Python files of `folder`."""
+    """Yield (file, line, value) of each ADK argument `initial_session_file=value` in the Python files."""
     for parent, names in walk_folders(folder):
         for name in sorted(names):
             text = read_or_empty(parent / name) if name.endswith(".py") else ""
@@ -92,7 +92,7 @@ def find_variables(folder: Path) -> tuple[str, ...]:
 def find_script_variables(source: str) -> tuple[str, ...]:
     """Return the names of the environment variables that a script reads.
 
-    If the script imports `openai` or `anthropic`, the variable of this client's key is added.
+    If the script imports `openai` or `anthropic`, the variable with the API key is added.
     """
     read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
     # A client such as `openai` reads its key itself.
@@ -128,7 +128,7 @@ def _is_adk_agent(folder: Path, names: list[str]) -> bool:
 def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
     """Yield the Python graphs in a LangGraph configuration, each as `python:src/agent.py:graph`.
 
-    `relative` is the path from the searched folder to the folder of the configuration `path`.
+    `path` is the configuration's path. `relative` is the path of its folder, relative to the searched folder.
     """
     try:
         value = json.loads(read_or_empty(path))

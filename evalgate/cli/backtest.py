@@ -90,9 +90,10 @@ def _replay_result(
 
 
 def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
-    """Return the policy of each case of a record, from the section `cases` of the thresholds file.
+    """Return the policy (weight, thresholds and the like) of each case of a record by (eval_set_id, eval_id).
 
-    Cases that were in quarantine when the record was made stay so. The keys are (eval_set_id, eval_id).
+    Policies come from the section `cases` of the thresholds file. Cases that were in quarantine when the
+    record was made stay so.
     """
     sets: dict[tuple[str, str], list[EvalCase]] = {}
     for case in record.cases:

@@ -25,9 +25,9 @@ class BaselineSaveOptions:
     commit: str | None = None
     """Commit that was evaluated; None for the commit that is checked out."""
     allow_pull_request: bool = False
-    """True to allow runs of a change that is not merged yet."""
+    """True to accept runs of a change that is not merged yet."""
     allow_failing: bool = False
-    """True to allow runs that closed the gate."""
+    """True to accept a run that closed the gate."""
 
 
 def save_baseline(results: str, destination: BaselineTarget, save_options: BaselineSaveOptions) -> str:
@@ -158,7 +158,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Explain why a record of a variant, a shard or only some cases cannot be saved; "" for any other."""
+    """Return the reason not to save a record of a variant, a shard or only some cases; "" for any other."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

@@ -45,9 +45,9 @@ class DetectableIncrease:
     cases: int
     average: float
     ratio: float | None
-    """Smallest ratio (new average / baseline's average) that the gate catches about four times in five.
+    """Smallest ratio (new average / baseline's average) that the gate catches in about 80 % of runs.
 
-    None without `max_increase`, or if every figure is 0.
+    None if the budget has no `max_increase`, or if all stored values are 0.
     """
 
 
@@ -65,9 +65,9 @@ class BaselineSummary:
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """Start of the failures, by case, for cases that broke on the default branch."""
+    """For each case that broke on the default branch: the gate run in which it began to fail."""
     planned: str
-    """Number of runs of each case that the detectable drops assume, in words."""
+    """Number of runs of each case that `metrics` assumes, in words, such as `3 runs`."""
     remarks: tuple[str, ...]
     budgets: Mapping[str, DetectableIncrease]
     """Average and detectable increase by budget, computed from the runs that passed all other metrics."""
@@ -136,8 +136,7 @@ def _estimate_drops(
 ) -> dict[str, DetectableDrop]:
     """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    Metrics and cases that cannot close the gate are left out. `reported` has the names of these metrics, and
-    `current` decides which cases these are.
+    Metrics in `reported` are left out, and cases that cannot close the gate according to `current`.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
@@ -190,7 +189,7 @@ def _estimate_increases(
 def _find_breaks(
     baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> Iterator[tuple[str, FailingSince]]:
-    """Yield (case, start of its failures) for each case that passed until a commit and has failed since.
+    """Yield (case, gate run of its first failure) for each case that passed until a commit and fails since.
 
     `evalgate flaky` reports the same cases.
     """
@@ -220,7 +219,7 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
 
 
 def get_excessive_drop(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
-    """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
+    """Return the smallest drop of a metric's mean that is not allowed, as a share of the metric's range.
 
     Return 1 if every drop is allowed, even one over the whole range. `own` is the metric's range. `criterion`
     is None for a metric without a criterion.

@@ -38,7 +38,7 @@ class ConvertOptions:
     format_name: str | None = None
     """Format of the source; None to detect it by the content."""
     initial_session: str | None = None
-    """File with the session that a list of turns starts with."""
+    """File with the initial session of all cases, for eval sets in ADK's oldest format, a list of turns."""
     force: bool = False
     """True to replace an existing file."""
 
@@ -91,7 +91,8 @@ def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
     """Return the eval set with `session` as the initial session of every case.
 
     Raises:
-        InvalidInputError: the eval set is not a list of turns. Newer formats name their own initial sessions.
+        InvalidInputError: the eval set is not in ADK's oldest format, a list of turns. Files of newer
+            formats contain the initial sessions.
     """
     if not is_turn_list(eval_set):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
@@ -107,9 +108,9 @@ def _write_file(text: str, out: str, workspace: Workspace) -> None:
 
 
 def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
-    """Return a warning to copy the case notes if the eval set has observed cases; otherwise [].
+    """Return a warning if the eval set has observed cases (imported, not reviewed yet); otherwise [].
 
-    The status `observed` is in the notes, which are not converted.
+    The status `observed` is in the notes file, which is not converted: the user has to copy it.
     """
     observed = sum(case.status == "observed" for case in eval_set.cases)
     if not observed:

@@ -44,7 +44,7 @@ class FlakyCase:
     alternates: bool = False
     """True if the case failed at least twice, and its failures alternate with passes."""
     failing_since: FailingSince | None = None
-    """Start of the failures of a case that broke and is not flaky; None for other cases."""
+    """For a case that passed until a commit and fails since: the gate run of its first failure. Else None."""
 
     @property
     def is_proposed(self) -> bool:
@@ -105,8 +105,8 @@ def rank_flaky_cases(
 def _has_alternating_outcomes(case: BaselineCase, thresholds: MetricThresholds, pass_score: float) -> bool:
     """Return True if a case failed at least twice, and its failures alternate with passes.
 
-    They alternate if the case passed between two failures, or both passed and failed in the same gate run, in
-    which the agent was the same.
+    They alternate in two cases: the case passed between two failures, or it passed and failed in the same
+    gate run, although the agent was the same.
     """
     outcomes = [
         (run.source, bool(passed))

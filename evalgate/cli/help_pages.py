@@ -90,7 +90,7 @@ class SectionedCommand(click.Command):
 
 
 class FullLineGroup(click.Group):
-    """Group of commands. Its help shows the first line of each command's help in full; click would cut it."""
+    """Group of commands. Its help shows the first help line of each command in full; click would cut it."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each command with the first line of its help, wrapped to the width of the terminal."""

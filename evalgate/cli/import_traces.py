@@ -227,9 +227,10 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return `source`, and also its trace id if the id is long enough to be unique.
+    """Return the keys by which an imported source is recognised: `source`, and the trace id in it.
 
-    The trace id reveals a trace that was already imported from a file with another name.
+    The trace id recognises a trace that was imported from a file with another name. An id that is too short
+    to be unique is left out.
     """
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
@@ -248,7 +249,7 @@ def _redact_cases(
 ) -> list[EvalCase]:
     """Return the cases without secrets, and without personal data unless the options keep it.
 
-    Sentences about the removed data are added to `counts`.
+    Sentences about the removed data are appended to the list `counts`.
     """
     cleaned = redactor.redact_tree(cases)
     if hidden := sum(one != other for one, other in zip(cases, cleaned, strict=True)):
@@ -276,9 +277,10 @@ class _Target:
     notes_path: Path
     notes_shown_as: str
     noted: frozenset[str]
-    """Ids of the cases in the notes; an interrupted import may have left notes without cases."""
+    """Ids of the cases in the notes. After an interrupted import, the eval set may lack some of them."""
     seen: frozenset[str]
-    """Ids and sources of the cases in the eval set; sources and trace ids of cases that a review dropped."""
+    """Keys of cases not to add again: ids and sources of present cases, sources and trace ids of cases that a
+    review dropped."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

@@ -65,9 +65,9 @@ class InitResult:
 def init_project(agent: str | None, source: str | None, folder: Path) -> None:
     """Write the scaffold into a folder, and print the files and the next steps.
 
-    `agent` is the user's agent as typed, and `source` is another tool's project to take over; None if not
-    given. At a terminal, and without a thresholds file, the user is asked about missing values: whether to
-    take over a project that was found, and then for the agent, if no agent is known yet.
+    `agent` is the agent that the user typed, and `source` is a project of another tool to import; None if not
+    given. If there is no thresholds file yet, a user at a terminal is asked for missing values: first whether
+    to import a project that was found, then for the agent, if it is still unknown.
 
     Raises:
         InvalidInputError: the agent or the project cannot be used, an agent is given although a thresholds

@@ -133,10 +133,10 @@ class JudgeCheck:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CLOSED if a judge agrees with people less than a minimum in `judge.floor` requires.
+        """Return CLOSED if the agreement of a judge with people is below a minimum in `judge.floor`.
 
-        Otherwise return INCONCLUSIVE if there are too few labels to decide about a minimum, or OPEN if every
-        minimum is reached.
+        Otherwise return OPEN if every minimum is reached, or INCONCLUSIVE if there are too few labels to
+        decide about one of them.
         """
         if any(each.missed for each in self.assessments):
             return ExitCode.CLOSED
@@ -177,7 +177,8 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 def build_judge_check(folder: Path, thresholds_file: str | None) -> JudgeCheck:
     """Compare judges with people's labels.
 
-    For each metric, only the judges in its last sample (`evalgate judge sample`) are compared.
+    For each metric, only the judges are compared that gave the answers in the metric's last sample, which
+    `evalgate judge sample` drew.
 
     Raises:
         InvalidInputError: no sample was drawn, or a file cannot be used.

@@ -53,9 +53,9 @@ class DesignPower:
     runs: str
     """The setting, such as `3` or `auto`."""
     smallest_drop: float | None
-    """Smallest drop that is caught, in the metric's own range; None if no drop is caught."""
+    """Smallest drop that is caught, in points of the metric; None if no drop is caught."""
     cases: int | None
-    """Minimum number of cases, similar to the present cases, with which the gate catches the wanted drop.
+    """Smallest number of cases, similar to the present ones, with which the gate catches the wanted drop.
 
     None if more than 100,000 cases are needed.
     """
@@ -69,16 +69,16 @@ class MetricPower:
     average: float
     cases: int
     drop: float
-    """The wanted drop, in the metric's own range."""
+    """The wanted drop (`--drop`), in points of the metric."""
     max_regression: float
-    """Limit for drops of the mean, in the metric's own range. Smaller drops are allowed."""
+    """Smallest drop of the mean that is not allowed, in points of the metric."""
     cases_max_regression: float
-    """The limit for drops with which `DesignPower.cases` is computed.
+    """The `max_regression` that is assumed to compute `DesignPower.cases`.
 
-    It is `max_regression`, or half of the wanted drop if `max_regression` allows the wanted drop.
+    It is half of the wanted drop if the real `max_regression` allows the wanted drop, else the real one.
     """
     largest_drop: float
-    """Distance of the average from the lowest score: the largest drop that is possible."""
+    """Largest possible drop: the distance of the average from the metric's lowest score."""
     allows_every_drop: bool
     designs: tuple[DesignPower, ...]
 
@@ -163,11 +163,11 @@ class _PlanBasis:
     noise: Mapping[str, Sequence[CaseNoise]]
     """Noise of each case that can close the gate, by metric."""
     size: int
-    """Number of cases that can close the gate, or that of `--cases`."""
+    """The value of `--cases`; without it, the number of cases that can close the gate."""
     run_size: int
-    """Number of cases that a run makes: in addition to `size`, for example quarantined cases."""
+    """The value of `--cases`; without it, the number of all cases that are run, quarantined ones included."""
     stored: Baseline | None
-    """Stored runs from which the cost is estimated; None without a baseline."""
+    """Baseline from which the cost is estimated, if there is one; else None."""
     stored_runs: tuple[int, int] | None
     assumptions: tuple[str, ...]
 
@@ -221,7 +221,7 @@ def _measure_noise(
 ) -> dict[str, tuple[CaseNoise, ...]]:
     """Return mean and variance of the scores of each case, by metric.
 
-    Metrics that do not gate are left out, and metrics without a score.
+    Metrics without a score and metrics that do not gate are left out.
     """
     silent = {each.metric for each in target.criteria if not each.gates}
     history = build_score_history(baseline, target.config)
@@ -332,9 +332,10 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
 def _describe_history_assumptions(
     noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
 ) -> Iterator[str]:
-    """Yield sentences about assumptions on cases that have one stored run or that do not exist yet.
+    """Yield sentences about what is assumed for cases with a single scored run, and for further cases.
 
-    `stored` is the number of cases in the baseline.
+    `stored` is the number of cases in the baseline. Further cases are those that `--cases` asks for in
+    addition.
     """
     single = max(sum(case.stored == 1 for case in cases) for cases in noise.values())
     if single:
@@ -376,7 +377,7 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield one sentence if the gate cannot reliably catch the drop of `--drop`: it says why."""
+    """Yield a sentence that explains why the gate cannot reliably catch the drop `--drop`; none if it can."""
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
     if metric.drop > metric.largest_drop:

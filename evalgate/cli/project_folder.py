@@ -189,12 +189,12 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFolder:
-    """Return the project folder of `typed_in` as `find_project` does, but do not let a change select it.
+    """Return the project folder of the folder `typed_in`. An unmerged change cannot select another folder.
 
-    In a job that tests an unmerged change, a thresholds file counts only if the base branch has it, or if git
-    does not track it. So a change cannot choose other rules by removing or adding a thresholds file. If no
-    file counts, or if `--policy` is `head`, return the result of `find_project`. `policy` is the value of
-    `--policy`, or None if it is absent.
+    Usually this is the result of `find_project`. But in a job that tests an unmerged change, a thresholds
+    file counts only if the base branch has it, or if git does not track it. So a change cannot choose other
+    rules by removing or adding a thresholds file. If no file counts, or if `--policy` is `head`, the result
+    is again that of `find_project`. `policy` is the value of `--policy`, or None if it is absent.
     """
     from evalgate.system.pull_requests import describe_unmerged_change
 

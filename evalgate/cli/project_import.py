@@ -48,7 +48,7 @@ class ProjectImport:
     """Content for a thresholds file, imported from a project of another tool."""
 
     source: str
-    """Tool and file, as "promptfoo (promptfooconfig.yaml)"."""
+    """Tool and file, such as "promptfoo (promptfooconfig.yaml)"."""
     size: str = ""
     """Number of converted cases, such as ": 4 cases"; "" if no file is converted."""
     eval_sets: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return `files`. Leave out promptfoo's adapter if `agent` is not the first of `agents`."""
+        """Return `files`, without promptfoo's adapter if `agent` is not the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != ADAPTER}
 
@@ -236,9 +236,10 @@ def _keep_eval_sets(
 
 
 def _find_unread_criteria(workspace: Workspace, folder: Path, homes: set[Path]) -> Iterator[str]:
-    """Yield a sentence for each file of criteria that is not a `test_config.json` in one of `homes`.
+    """Yield a sentence for each file of ADK's criteria that evalgate does not read.
 
-    `homes` are the folders of the eval sets. Users pass such a file to `adk eval` with `--config_file_path`.
+    evalgate reads only the `test_config.json` in each of `homes`, the folders of the eval sets. Users pass
+    any other file to `adk eval` with `--config_file_path`.
     """
     for path in find_adk_criteria(folder):
         if path.name != TEST_CONFIG or path.parent not in homes:

@@ -60,9 +60,9 @@ def build_repro_options(
 ) -> tuple[str, ...]:
     """Build the options of a command line that repeats the run of one case.
 
-    `folder` is the run's `-C`. The result's `-C` is relative to the current folder, or in CI to the root of
-    the checkout. Its `-c` and `--out` are relative to `folder`. In CI, absolute paths outside of these
-    folders and an absolute `--python` are left out, because only the CI machine has them.
+    `folder` is the value of `-C` in the present run. In the returned options, `-C` is relative to the current
+    folder, or in CI to the root of the checkout. `-c` and `--out` are relative to `folder`. In CI, absolute
+    paths outside of these folders and an absolute `--python` are left out: only the CI machine has them.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()

@@ -44,7 +44,7 @@ class WatchedCases:
 
     fingerprints: dict[CaseKey, str] = field(default_factory=dict)
     patterns: dict[CaseKey, str] = field(default_factory=dict)
-    """Case to the pattern `FILE:CASE` that selects the case on a command line."""
+    """For each case, the pattern `FILE:CASE` that selects it on a command line."""
     failed: set[CaseKey] = field(default_factory=set)
     """Cases that did not pass in their newest run."""
     unrun: set[CaseKey] = field(default_factory=set)
@@ -128,8 +128,8 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
     """Return a copy of the snapshot `after` in which the files `paths` have their states of `before`.
 
-    A file of `paths` that `before` lacks is removed from the copy. If `before` is
-    older, a later comparison of the copy with the files reports the changes of `paths` once more.
+    A file of `paths` that `before` lacks is removed from the copy. With an older `before`, a comparison with
+    the copy reports changes of these files that `after` contains already.
     """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
@@ -330,10 +330,9 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self) -> None:
-        """Let eval sets that changed during a run cause another run. Print all other changed files.
+        """Let eval sets that changed during a run cause another run. Print the names of other changed files.
 
-        A change of any other file causes no run: the agent may have written the file, and then runs would
-        never end.
+        A change of such a file causes no run. The agent may have written it, and runs would never end.
         """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(self._seen, now)

@@ -55,7 +55,7 @@ class Overrides:
 
     eval_sets: tuple[str, ...] = ()
     agent: str | None = None
-    """`KIND:WHAT`, such as `python:agent.py:answer`."""
+    """Agent to gate, as `KIND:WHAT`, such as `python:agent.py:answer`."""
     runs: int | str | None = None
     workers: int | None = None
     concurrency: int | None = None
@@ -71,12 +71,12 @@ class Overrides:
     mask: tuple[str, ...] = ()
     """Secrets to hide, in addition to those of the environment."""
     policy: Literal["base", "head"] | None = None
-    """Branch with the rules by which a change is tested: its base branch (`base`), or its own (`head`)."""
+    """Branch from which the rules for a change are read: its base branch (`base`), or its own (`head`)."""
     judge: str | None = None
-    """`PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
+    """Model that judges, as `PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
     judge_cache: CacheMode | None = None
     simulated_user: str | None = None
-    """`PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
+    """Model that plays the user, as `PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
     executor: str | None = None
     ray_address: str | None = None
     initial_session: str | None = None
@@ -90,8 +90,7 @@ class Overrides:
     report_only: bool = False
     """True: the run ends with exit code 0 even if the gate is closed or inconclusive."""
     control: str | None = None
-    """Revision of git, such as `main`, with the agent that makes the control runs. Failed cases are compared
-    with these runs."""
+    """Git revision, such as `main`, for control runs: its agent runs failed cases, too, for comparison."""
     selection_options: SelectionOptions = EVERY_CASE
 
     @property

@@ -42,8 +42,8 @@ _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 def find_thresholds_file(folder: Path) -> Path | None:
     """Return the path of the first name in `DEFAULT_NAMES` that exists in `folder`; None if none exists.
 
-    A folder or a broken link of this name is returned, too, so that reading it raises an error. If it were
-    skipped, the defaults of another tool would replace the user's thresholds unnoticed. A pyproject.toml
+    A folder or a broken link with such a name is returned, too, and reading it then raises an error. If it
+    were skipped, the defaults of another tool would replace the user's thresholds unnoticed. A pyproject.toml
     counts only if it is a file with a table for evalgate.
 
     Raises:
@@ -239,9 +239,11 @@ def _read_valid_rest(
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
     """Remove the invalid part at `location` from `value`, the decoded content of a file.
 
-    In a criterion, only the invalid option is removed, and a missing threshold becomes 1.0. `is_unknown` is
-    True if the format does not know the last key of `location`. Then only this key is removed, unless
-    `location` leads through a list. In all other cases, the whole section of the file is removed.
+    Usually the whole section with the invalid part is removed. There are two exceptions:
+
+    - In a criterion, only the invalid option is removed, and a missing threshold becomes 1.0.
+    - An unknown key, the last part of `location`, is removed alone, if it is not within a list. `is_unknown`
+      is True for a key that the format does not know.
     """
     if not isinstance(value, dict) or not location:
         return

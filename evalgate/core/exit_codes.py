@@ -16,8 +16,8 @@ class ExitCode(IntEnum):
     NO_VERDICT = 3
     """The agent or the judge is unreachable, a shard is missing, or memory ran out."""
     INCONCLUSIVE = 4
-    """Too close to call: `gating/verdict.py` returns it with `on_inconclusive: distinguish`, and
-    `cli/judge_labelling.py` if a judge has too few labels."""
+    """The runs do not suffice to decide, and the thresholds file has `on_inconclusive: distinguish`. Or a
+    judge has too few labels (`cli/judge_labelling.py`)."""
     BUG = 70
     """An error of evalgate itself, which must never look like a verdict; EX_SOFTWARE of sysexits.h."""
     INTERRUPTED = 130

@@ -98,9 +98,10 @@ def _blame(plugin: str, path: str) -> Iterator[None]:
 
 
 class ForeignFormat:
-    """Wrapper of an eval-set format of another package, with the methods of `EvalFormat`.
+    """Wrapper around an eval-set format that another package provides, with the methods of `EvalFormat`.
 
-    An `EvalgateError` of the format is raised unchanged. Any other exception becomes an InvalidInputError.
+    If the format raises an `EvalgateError`, the error is raised unchanged. Any other exception becomes an
+    InvalidInputError that names the plugin.
     """
 
     def __init__(self, found: EvalFormat, plugin: str) -> None:

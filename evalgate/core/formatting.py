@@ -82,8 +82,8 @@ def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:
     """Return the limit of a score with all its decimals, at least two.
 
-    The limit is rounded to 12 decimals, which removes rounding errors. If another number in `beside` is
-    rounded to the same value, `format_score` formats the limit instead.
+    The limit is rounded to 12 decimals, which removes rounding errors. But if a different number in `beside`
+    rounds to the same value, `format_score` adds decimals, so that the two texts differ.
     """
     known, others = round(limit, _RELIABLE_DECIMALS), _list_others(limit, beside)
     if any(round(other, _RELIABLE_DECIMALS) == known for other in others):

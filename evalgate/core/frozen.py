@@ -67,7 +67,7 @@ class _Frozen:
     """Methods that all frozen classes share."""
 
     __compared__: ClassVar[Callable[[object], object]]
-    """Getter of the values that are compared and hashed."""
+    """Function that returns the values of an object that `==` compares and `hash` hashes."""
 
     @recursive_repr()
     def __repr__(self) -> str:

@@ -95,7 +95,7 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def _is_visible(text: str) -> bool:
-    """Return True if `text` certainly holds no invisible character except spaces and newlines."""
+    """Return True if `text` holds no invisible character except spaces and newlines."""
     # `str.isprintable` is False for most invisible characters. The few others are found by their first bytes.
     # Both steps together take a fraction of the time of a search with a regular expression.
     line = text.replace("\n", "")
@@ -147,8 +147,8 @@ def shorten_text(text: str, limit: int) -> str:
 def truncate_start(text: str, limit: int) -> str:
     """Return "…" and the last `limit` characters without their first word; a shorter text stays unchanged.
 
-    The first word is left out because the cut may have split it: redaction does not find the rest of a
-    secret. At most 512 characters of the word are left out.
+    The cut may have split a secret, and redaction would not find the rest of it. So the first word after the
+    cut is left out, but at most 512 characters of it.
     """
     if len(text) <= limit:
         return text
@@ -161,7 +161,7 @@ def truncate_start(text: str, limit: int) -> str:
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
     """Return the first `lines` lines of the visible text, but at most its first `limit` characters.
 
-    Newlines at both ends are removed. If text is left out, a last line gives the number of its characters.
+    Newlines at both ends are removed. If text is left out, a last line states the number of its characters.
     """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
@@ -177,7 +177,7 @@ def keep_last_lines(text: str) -> str:
     """Return the last 30 lines of the text, but at most its last 1500 characters.
 
     Invisible characters are removed, and newlines at both ends. If the beginning is left out, a first line
-    gives the number of characters that it had. Use this function for tracebacks, which end with the error.
+    states the number of characters that it had. Use this function for tracebacks, which end with the error.
     """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-_LAST_CHARACTERS:].split("\n")[-_LAST_LINES:])

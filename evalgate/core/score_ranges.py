@@ -1,4 +1,4 @@
-"""Ranges of metric scores. Most metrics score from 0 to 1; for a budget, smaller scores are better."""
+"""Ranges of metric scores, mostly 0 to 1. For a budget, such as cost, smaller scores are better."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -31,7 +31,7 @@ REDACTION_MARKS = ("***", "[REDACTED]", "… nested too deep")
 
 @frozen
 class AcceptedParts:
-    """Choice of what to accept as the new expectation: a run, a turn of it, and its calls or response."""
+    """Choice of the behaviour to accept as the new expectation: the run, the turn, and calls or response."""
 
     run: int | None = None
     """1-based number of the run; None: all runs, which must agree."""
@@ -45,12 +45,12 @@ def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
     If `accepted.run` is a number, return the run with this number. If it is None, return the first run. Then
-    all other runs must agree with it in the accepted parts, except follow-up runs (`RunResult.confirms`),
-    which were only added to decide whether a failing case broke.
+    all runs must agree in the accepted parts. Follow-up runs (`RunResult.confirms`) are left out: they only
+    help to decide whether a failing case broke.
 
     Raises:
         InvalidInputError: the case was not run, or has no run of the given number. Also raised if a
-            considered run has no answer, or if no number is given and the runs disagree.
+            considered run has no answer, or if no number is set and the runs disagree.
     """
     counting = [run for run in result.runs if not run.confirms]
     if accepted.run is not None:
@@ -78,9 +78,10 @@ def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
 
 
 def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
-    """Return advice to accept only the calls, as the end of a sentence.
+    """Return advice for runs that disagree only in their responses: accept the calls alone.
 
-    Return "" if the runs differ in their calls as well, or if `accepted` selects only calls or responses.
+    The advice is the end of a sentence. It is "" if the calls differ, too, or if `accepted` already selects
+    only calls or only responses.
     """
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
@@ -101,8 +102,8 @@ def is_acceptable(result: CaseResult) -> bool:
     """Return True if a case failed, and accepting the agent's behaviour may fix the failure.
 
     The case must be in a file, and `is_never_accepted` must be False for at least one failed metric. All runs
-    except follow-up runs must have an answer, agree with each other, and differ from the expectation in at
-    least one turn. A redacted record must not hide a part of a reply.
+    except follow-up runs must have an answer and agree with each other. At least one turn must have other
+    calls or another response than expected. A redacted record must not hide a part of a reply.
     """
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
     if result.status != "failed" or not result.path or all(map(is_never_accepted, failed)):

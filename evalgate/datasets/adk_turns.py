@@ -47,11 +47,11 @@ def normalize_keys(value: Any) -> Any:
 
 
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
-    """Return the data of an invocation for which a `CaseTurn` has no other field; {} if there are none.
+    """Return the data of an invocation that a `CaseTurn` can hold only in its field `native`; {} if none.
 
-    The result has the durations, and the contents (`CONTENTS`) that hold such data. A content is returned as
-    a whole. All keys are in snake_case. Nearly every invocation has no such data, so a quick check looks for
-    this case first.
+    The result has the durations, and each content (a key in `CONTENTS`) with such data. A content is returned
+    as a whole. All keys are in snake_case. A quick check comes first, because nearly every invocation has no
+    such data.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON

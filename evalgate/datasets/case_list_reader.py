@@ -65,8 +65,8 @@ class CaseListReader:
 
     `cases_key` is the key of the list, and `id_key` the key of a case's id, both as the format's pydantic
     models name them. `find_key` returns the spelling of a key in the file. The reader needs this spelling to
-    find the list of cases and the positions of problems. `spelled` and `elsewhere` are passed to
-    `KeyChecker`.
+    find the list of cases and the positions of problems. `spelled` and `elsewhere` serve to find unknown
+    keys: see the fields of `KeyChecker`.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class NotedCall(BaseModel):
     name: Id
     args: dict[str, Any] | None = None
     result: Any = None
-    """The expected result; not compared when absent."""
+    """The expected result. If the key is absent, the result is not compared."""
 
 
 class NotedTurn(BaseModel):
@@ -93,11 +93,11 @@ class CaseNote(BaseModel):
     tool_mocks: tuple[NotedMock, ...] = ()
     """Fixed results of tools. A call that matches a mock gets its result, and the tool is not called."""
     alternatives: tuple[NotedAlternative, ...] = Field(default=(), min_length=1)
-    """Other right ways: the case passes with its own expectations or with one of these."""
+    """Alternative expectations: the case passes with its own expectations or with one of these."""
     accepted: NotedAcceptance | None = None
     """The last use of `evalgate accept` for this case; None: never."""
     checks: Mapping[CheckName, dict[str, Any]] = {}
-    """Name of a check of this case to its conditions, which are validated when the metrics are built."""
+    """Conditions of this case's own checks, by the check's name; validated when the metrics are built."""
 
 
 class CaseNotes(BaseModel):
@@ -106,9 +106,9 @@ class CaseNotes(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cases: dict[str, CaseNote] = {}
-    """Id of a case to its notes."""
+    """Notes about each case, by the id of the case."""
     dropped: tuple[str, ...] = ()
-    """Sources of cases that a review dropped, or ids of cases without a source; later imports skip them."""
+    """Sources of cases that a review dropped; the id of a case without a source. Later imports skip these."""
 
     @field_validator("cases", mode="before")
     @classmethod
@@ -180,7 +180,7 @@ def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
 def _find_wrong_alternatives(
     notes: CaseNotes, eval_set: EvalSet, document: ConfigDocument
 ) -> Iterator[Problem]:
-    """Yield a problem for each alternative of a case with goals, or with a wrong number of turns."""
+    """Yield a problem for each alternative with too many or too few turns, or of a case with goals."""
     if not any(note.alternatives for note in notes.cases.values()):
         return
     for case in eval_set.cases:

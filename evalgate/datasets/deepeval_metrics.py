@@ -29,9 +29,9 @@ class DeepEvalMetrics:
     """Metrics of a project's tests, converted to criteria and checks of evalgate."""
 
     criteria: dict[str, object]
-    """Name of a metric of evalgate to its criterion."""
+    """Criteria of a thresholds file, by the name of evalgate's metric."""
     checks: dict[str, JsonObject]
-    """Name of a check to its content. Each check applies to every case."""
+    """Checks of a thresholds file, by name. Each check applies to every case."""
     lost: tuple[str, ...]
     """One sentence for each metric without a counterpart, `file:line` first."""
 

@@ -257,7 +257,7 @@ _DEFAULT_ID = re.compile(r"(turn_|case_)?rubric_\d+")
 
 
 def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
-    """Return rubrics without ids such as `rubric_1`, which only number the rubrics."""
+    """Return the rubrics. An id such as `rubric_1`, which only numbers the rubrics, is replaced by ""."""
     return [
         replace(rubric, rubric_id="") if _DEFAULT_ID.fullmatch(rubric.rubric_id) else rubric
         for rubric in rubrics
@@ -269,10 +269,11 @@ def _normalize_turn(
 ) -> tuple[object, object]:
     """Return the parts of a turn that must be equal after an edit: as intended, and as found in the new text.
 
-    In a case with goals, these parts are the user's message and, if the goals and the number of turns are
-    unchanged (`is_same_journey`), the expected reply. In any other case, they are the whole turn if the edit
-    left it unchanged (`is_kept`). For a changed turn, differences that a format makes are removed, such as
-    another order between calls and messages.
+    In a case without goals, the whole turn must be equal if the edit left it unchanged (`is_kept`). From a
+    changed turn, details are removed that a format cannot hold, such as the order between calls and messages.
+
+    In a case with goals, the user's message must be equal. The expected reply must be equal, too, if the edit
+    left the goals and the number of turns unchanged (`is_same_journey`).
     """
     if case.journey is not None:
         if not is_same_journey:

@@ -86,8 +86,8 @@ def find_adjacent_thresholds_file(
 ) -> Path | None:
     """Return the thresholds file next to an eval set; None if there is none.
 
-    If both exist, tRPC-Agent-Go's file is preferred to Google ADK's. `exists` returns True if a path is a
-    file.
+    If there is a file of tRPC-Agent-Go and a file of Google ADK, the file of tRPC-Agent-Go is returned.
+    `exists` returns True if a path is a file.
     """
     return find_metrics_file(eval_set_path, eval_set_id, exists) or find_test_config(eval_set_path, exists)
 
@@ -178,7 +178,7 @@ def _list_folder(folder: Path, pattern: str) -> list[Path]:
 
 
 def _is_eval_set(path: Path) -> bool:
-    """Return True for the name of an eval set, or for a JSON file with goals of watsonx Orchestrate."""
+    """Return True for a file that is named like an eval set, or for JSON with watsonx Orchestrate's goals."""
     if path.name.endswith(_ENDINGS):
         return True
     if not path.name.endswith(_ANY_JSON) or not path.is_file():

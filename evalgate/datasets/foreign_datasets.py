@@ -1,10 +1,8 @@
 """Conversion of data sets of other tools to eval sets.
 
-The kind of a file is recognised by the suffix of its name and by its content.
-
-Known kinds are chat messages as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in
-CSV, JSON, JSON lines or plain text. A case can hold more than any of these kinds, so a person should review
-and complete the cases.
+The kind of a file is recognised by the suffix of its name and by its content. Known kinds are chat messages
+as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in CSV, JSON, JSON lines or plain
+text. A case can hold more than any of these kinds, so a person should review and complete the cases.
 """
 
 import shlex
@@ -49,8 +47,8 @@ class Dataset:
     """Prefix of the id of a case made of a row without a name: `question` makes `question-3`."""
     rows: tuple[Row, ...]
     is_known: bool = True
-    """False for JSON if an item has no message of the user, and for JSON lines if no line has one. Such a
-    file may be something else than a data set."""
+    """False for a JSON file with an item without a message of the user, and for a file of JSON lines in which
+    no line has such a message. The file may then be something else than a data set."""
 
 
 @frozen

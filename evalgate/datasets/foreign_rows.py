@@ -317,7 +317,7 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
     """Return the expected response and tool calls of a row, and remove their keys from `values`.
 
-    The other keys that hold data are counted in `lost`.
+    The remaining keys are counted in `lost`, except keys without expectations (`_IGNORABLE_KEYS`).
     """
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None
@@ -344,8 +344,8 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     """Yield the expected calls from a list of names, or of objects as DeepEval or OpenAI write them.
 
-    A text that begins with `[` is such a list as JSON. Any other text holds names separated by `;` or `,`. A
-    value that is neither a list nor a text yields nothing.
+    A text that begins with `[` is parsed as JSON, to such a list. Any other text holds names separated by `;`
+    or `,`. A value that is neither a list nor a text yields nothing.
 
     Raises:
         DamagedRowError: a text that begins with `[` is not JSON, an object has no name, or its arguments are

@@ -38,7 +38,7 @@ class KeyModel:
 
 
 class IgnoredKey(NamedTuple):
-    """A key of an object that no field of the object's model reads."""
+    """A key that evalgate does not read, because the model of the key's object has no field for it."""
 
     location: Location
     is_refused: bool
@@ -53,8 +53,9 @@ def collect_ignored_keys(
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
     A key of a field may be spelled like the field, like its alias, or in camelCase. Any other spelling is
-    read, too, if `spelled` returns the same text for it. A key with value null is not returned. A key with
-    another empty value is returned only if the format's engine rejects the key. `value` may have any type.
+    read, too, if `spelled` returns the same text for it as for one of these. A key with value null is not
+    returned. A key with another empty value is returned only if the format's engine rejects the key. `value`
+    may have any type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not scanner.is_clean(value):
@@ -220,7 +221,7 @@ class KeyChecker:
     """List to which a problem is added for each key that the format's engine rejects."""
     spelled: KeyNormalizer = str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """Key of another format to the equivalent key of this format; "" if there is no equivalent."""
+    """Maps keys of other formats to the equivalent key of this format; "" if there is no equivalent."""
     is_open: bool = True
     """False once the whole file was checked. Cases of a large file are decoded again without a check."""
     _refused: dict[str, _KeyOccurrences] = field(default_factory=dict)

@@ -56,7 +56,7 @@ class SampledAnswer(BaseModel):
     metric: str
     case: str
     verdicts: Mapping[str, Label]
-    """Fingerprint of the metric, which identifies the judge, to the judge's verdict."""
+    """Verdict of each judge, by the fingerprint of the metric, which identifies the judge."""
     labels: tuple[PersonLabel, ...] = ()
 
     @property

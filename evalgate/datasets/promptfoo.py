@@ -59,13 +59,13 @@ class PromptfooProject:
     providers: tuple[JsonObject, ...]
     """Providers as objects with `id`, and with `config` if the configuration has it."""
     checks: Mapping[str, JsonObject]
-    """Name of a check to its content in a thresholds file."""
+    """Checks of a thresholds file, by name."""
     lost: tuple[str, ...]
     """One sentence for each part that is not carried over, `file:line` first."""
     budgets: Mapping[str, JsonObject] = field(default_factory=dict)
-    """Name of a budget to its criterion."""
+    """Criteria of budgets (limits of cost or latency) in a thresholds file, by name."""
     case_rules: tuple[JsonObject, ...] = ()
-    """Rules with lower limits for some cases, as a thresholds file has them in `cases`."""
+    """Rules for the section `cases` of a thresholds file: lower budgets than in `budgets` for some cases."""
 
 
 def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
@@ -281,9 +281,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    A combination without a message or checks becomes no case. A test without a description is named by its
-    `number`, from 1. `shared` is `defaultTest`. Sentences about all losses are added to `lost`. `listed` has
-    the sentences about assertions that are in `lost` already, so that each is added only once.
+    A combination without a message, or without checks, becomes no case. A test without a description is named
+    by its `number`, from 1. `shared` is `defaultTest`. Sentences about losses are added to `lost`. A sentence
+    about an assertion is also added to `listed`, and is left out if it is there already.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")

@@ -72,7 +72,7 @@ class AssertionContext:
     has_transform: bool = False
     """True if the test has `options.transform`, which changes a response before it is compared."""
     grader: object = None
-    """Value of `options.provider`; None if there is none."""
+    """Value of `options.provider`: the model for assertions that need one and name none; None if absent."""
 
 
 ReportLoss = Callable[[Sequence[str | int], str], None]
@@ -89,8 +89,11 @@ def convert_assertions(
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
     `report_loss` is called for each assertion without a counterpart. In two cases, nothing is converted, and
-    `report_loss` is called once, for the whole list: checks cannot express the threshold, or one passed
-    assertion is enough for the threshold and one of the assertions has no counterpart.
+    `report_loss` is called once for the whole list:
+
+    - No check can express the threshold.
+    - One passed assertion is enough for the threshold, and one of the assertions cannot be an alternative in
+      a check, for example because it has no counterpart.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False

@@ -18,8 +18,8 @@ _SAME = frozenset("nrtvfaxA")
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
     r"""Return an RE2 pattern that accepts the same texts as `fullmatch` of Python's `re`.
 
-    In addition, it accepts these texts with further blanks at both ends. Look-around and references to named
-    groups are not translated; RE2 rejects them when it compiles the result.
+    The pattern also accepts these texts with additional blanks before or after them. Look-around and
+    references to named groups are not translated; RE2 rejects them when it compiles the result.
 
     Raises:
         UnknownPatternError: Python's `re` rejects the pattern, or a part such as `\1` has no form in RE2.

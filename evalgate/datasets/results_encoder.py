@@ -74,12 +74,12 @@ class _FieldLayout(NamedTuple):
     always: tuple[str, ...]
     """Fields that are always written."""
     always_of: Callable[[object], tuple[object, ...]]
-    """Function that returns the values of the fields `always` of an object."""
+    """Function that returns the values of these fields for an object of the class."""
     optional: tuple[str, ...]
     """Fields that are omitted if they have their default."""
     optional_of: Callable[[object], tuple[object, ...]]
     usual: tuple[object, ...]
-    """Result of `optional_of` if every optional field has its default."""
+    """Values of the fields `optional` if each has its default; `optional_of` returns the actual values."""
     nested: tuple[str, ...]
     """Fields that may contain objects of further classes, alone or in a tuple."""
 

@@ -90,7 +90,7 @@ class PlaceholderExpander:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Return the inserted values of at least 6 characters, the longest first."""
+        """Return the inserted values that messages must hide: of at least 6 characters, the longest first."""
         return tuple(
             sorted(filter(lambda value: len(value) >= _SHORTEST_SECRET, self._values), key=len)[::-1]
         )

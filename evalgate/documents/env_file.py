@@ -39,8 +39,8 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
     """Return the variables of several env files; a later file overrides an earlier one.
 
     Raises:
-        InvalidInputError: a file cannot be read, or has the character U+0000. Also raised for a line that is
-            not an assignment, a bare name, a comment or blank.
+        InvalidInputError: a file cannot be read, or has the character U+0000. Also raised for a line of any
+            kind other than these: an assignment, a bare name, a comment, a blank line.
     """
     values: dict[str, str] = {}
     for file in files:

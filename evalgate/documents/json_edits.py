@@ -245,8 +245,8 @@ class _Editor:
     def _render(self, value: object, indent: str | None, like: int | None = None) -> str:
         """Return the text of a new value that begins on a line with the indentation `indent`.
 
-        If `indent` is None, the text is on one line. `like` is the offset of a similar value in the old text:
-        a part that the similar value has on one line is written on one line, too.
+        If `indent` is None, the text is on one line. `like` is the offset of a similar value in the old text.
+        The new value copies its layout: parts that are on one line there are written on one line.
         """
         if indent is None or not value or not isinstance(value, Mapping | list | tuple):
             return self._dump(value)

@@ -17,7 +17,7 @@ _to_camel = cache(to_camel)
 
 
 def find_snake_or_camel_key(value: object, name: str) -> str:
-    """Return the camelCase form of the snake_case key `name` if the object has this form; else `name`."""
+    """Return `name`, which is in snake_case, in camelCase if the object has this key; else `name` itself."""
     camel = _to_camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 
@@ -30,9 +30,9 @@ def normalize_key(key: str) -> str:
 def find_key_in_any_case(value: object, name: str) -> str:
     """Return the key `name` as the object `value` spells it, in any case and with or without underscores.
 
-    If the object has several such keys, an exact key comes first, then the first one in the object. Return
-    `name` if the object has none, or if `value` is no object. Go's `encoding/json` also ignores case, but not
-    underscores.
+    If the object has several such keys, return the one that equals `name`; without one, return the first.
+    Return `name` if the object has none, or if `value` is no object. Go's `encoding/json` also ignores case,
+    but it distinguishes keys with and without underscores.
     """
     if not isinstance(value, dict) or name in value:
         return name
@@ -48,7 +48,7 @@ def get_member(value: object, name: str, find_key: KeyFinder = find_key_in_any_c
 
 
 def match_spelling(value: object, location: Location, find_key: KeyFinder = find_key_in_any_case) -> Location:
-    """Return the location with each key spelled as in the document `value`."""
+    """Return the location, a path of keys and indices, with each key spelled as in the document `value`."""
     spelled: list[str | int] = []
     for part in location:
         own = find_key(value, part) if isinstance(part, str) else part

@@ -37,9 +37,10 @@ def has_regex_match(pattern: str, text: str) -> bool:
 def import_regex_engine(user: str = "") -> Any:
     """Import RE2, and return its module.
 
+    `user`, such as " of tRPC-Agent-Go", follows the words "regular expressions" in the error message.
+
     Raises:
-        RegexEngineMissingError: `google-re2` is not installed. The message begins with "regular expressions"
-            and the text `user`, such as " of tRPC-Agent-Go".
+        RegexEngineMissingError: `google-re2` is not installed.
     """
     # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
     # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.

@@ -61,7 +61,7 @@ def filter_objects(value: object) -> list[dict[str, Any]]:
 
 
 def clear_items(value: object, key: str) -> object:
-    """Return a copy of an object with an empty list at `key`; `value` itself if it has no list there."""
+    """Return a copy of an object, with `key` set to an empty list; `value` itself if it has no list there."""
     if not isinstance(value, dict) or as_sequence(value.get(key)) is None:
         return value
     return {**value, key: []}

@@ -20,7 +20,7 @@ _MOST_DIGITS = 4300
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # either has the same methods
-    """Loader of plain values that reports an error in a value with the position of its node."""
+    """YAML loader for plain data. An error in a value is raised with the position of the value."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -36,14 +36,15 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
-    """Return the root node of a YAML document, which has all positions, and the decoded value.
+    """Return the root node of a YAML document, and the decoded value.
 
-    For an empty document return (None, {}). `shown_as` is the name of the file in messages.
+    The root node and the nodes below have the positions of all values. For an empty document return
+    (None, {}). `shown_as` is the name of the file in messages.
 
     Raises:
         InvalidInputError: the text is not YAML, nests deeper than 200 levels, has a key twice in a mapping,
-            or has a value that cannot be read as its type. Also raised if merges (`<<`) give a mapping more
-            than 10,000 entries. The error has the position.
+            or has a value that cannot be read as its type. Also raised if a mapping has more than 10,000
+            entries after merges (`<<`). The error has the position.
     """
     loader = None
     try:
@@ -71,7 +72,7 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
 
 
 def _check_depth(text: str, shown_as: str) -> None:
-    """Raise InvalidInputError if the text nests deeper than 200 levels; does not recurse itself."""
+    """Raise InvalidInputError if the text nests deeper than 200 levels. The check itself does not recurse."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -210,7 +210,7 @@ def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str
 def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each repetition of an id that an earlier location has; skip ids that are not text.
+    """Yield a problem for each id that equals an earlier one; ids that are not text are skipped.
 
     `ids` are pairs of an id and its location; `position` returns line and column of a location.
     """

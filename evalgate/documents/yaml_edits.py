@@ -22,7 +22,7 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
     """Return the text of a YAML object, changed so that `value` is at a path of one or more keys.
 
     Objects that are missing on the path are added. A value on the path that is no object is replaced by an
-    object. If `value` is None, the old value is removed, with the objects on the path that become empty.
+    object. If `value` is None, the old value is removed, and so are objects on the path that are then empty.
     Comments within a replaced value are lost. A list that only gets further items keeps its comments.
 
     Raises:
@@ -71,7 +71,7 @@ def get_value(root: object, path: Sequence[str]) -> object:
 def _set_value(root: object, path: Sequence[str], value: object) -> object:
     """Return decoded YAML with `value` at a path of keys.
 
-    If `value` is None, the old value is removed, with the objects on the path that become empty.
+    If `value` is None, the old value is removed, and so are objects on the path that are then empty.
     """
     before = root if isinstance(root, Mapping) else {}
     key, rest = path[0], path[1:]
@@ -84,8 +84,9 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
     """Add the first missing key of `path` to a YAML document, with the value `value`, and return the text.
 
-    The key is added to the value at the end of the existing part of `path`. If this value is empty or not an
-    object, a new object replaces it. If `path` has further missing keys, `value` must already contain them.
+    The key is added to the object at the last existing key of `path`. If the value there is empty or not an
+    object, a new object replaces it. If keys of `path` follow the missing key, `value` must already contain
+    them.
 
     `nodes` are the root node of the document (None for a text without a document) and the nodes of the
     existing keys of `path`, in order.
@@ -106,10 +107,10 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 
 
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
-    """Return the text with the new last items of the list `after` added to the list at `node`.
+    """Add the last items of `after`, which `before` lacks, to the list at `node`, and return the text.
 
-    `before` is the decoded value at `node`. The result is "" if `before` is no list or is empty, or if
-    `after` is not `before` with further items at its end.
+    `before` is the decoded value at `node`. Return "" if the change is of another kind: `before` is no list
+    or is empty, or `after` is not `before` with further items at its end.
     """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
@@ -211,7 +212,7 @@ def find_column(text: str, index: int) -> int:
 
 
 def find_line_end(text: str, node: yaml.Node) -> int:
-    """Return the index after the line break of the last line of a value.
+    """Return the index at which the line after a value begins; the length of the text if there is none.
 
     Blank lines that follow the value do not belong to it, except after a block scalar (`|` or `>`).
     """

@@ -24,9 +24,9 @@ class SuiteScope:
     eval_sets: tuple[str, ...]
     """Arguments of the command line that name the suite's eval sets."""
     files: frozenset[str]
-    """Files of the suite's eval sets, and of the notes about their cases."""
+    """The suite's eval sets, the files with notes about their cases, and links to these files."""
     affects: tuple[str, ...] = ()
-    """Globs that the thresholds file declares."""
+    """Globs of further files that concern the suite, from `affects` in the thresholds file."""
     opened: frozenset[str] = frozenset()
     """Files that the agent opened in stored runs of the suite's eval sets."""
     unknown_because: str = ""
@@ -86,7 +86,7 @@ class AffectedSuites:
 
     rules: ChangeRules
     effects: tuple[FileEffect, ...] = ()
-    """One for each changed file; () if `everything` is set."""
+    """Effect of each changed file; () if `everything` is set."""
     everything: str = ""
     """Reason, as a sentence, why every suite runs no matter which files changed; "" if the files decide."""
     base_revision: str = ""
@@ -205,7 +205,7 @@ def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4_096)
 def _list_kinds(files: frozenset[str]) -> frozenset[tuple[str, str]]:
-    """Return the folder and ending of each file, as `_get_kind` returns them."""
+    """Return the pair (folder, ending) of each file, in lower case; one pair may stand for many files."""
     return frozenset(map(_get_kind, files))
 
 

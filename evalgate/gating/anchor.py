@@ -43,7 +43,7 @@ _DAYS_OF_WEEKS = 21
 
 @frozen
 class AnchorContext:
-    """Facts about the run that the comparison with the anchor and its sentences use."""
+    """Facts about the run, for the comparison with the anchor and the sentences about this comparison."""
 
     base_branch: str = ""
     """Name of the moving baseline's branch; "" if there is no such baseline."""
@@ -52,10 +52,10 @@ class AnchorContext:
     created_at: str = ""
     """Time of the run, ISO 8601."""
     commits: int | None = None
-    """Commits since the anchor; None if not known."""
+    """Number of commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Metrics, by the names of their score tables, for which the control runs (runs of the base commit's
-    agent) have an answer other than `broke`."""
+    """Metrics for which an unmerged change is not blamed, by the names of their score tables. The control
+    runs (runs of the base commit's agent) have an answer about such a metric, and it is not `broke`."""
 
 
 def compare_with_anchor(

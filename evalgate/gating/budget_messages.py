@@ -71,7 +71,7 @@ def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext")
 def describe_left_out(left_out: tuple[int, int]) -> str:
     """Return a sentence about runs that are not compared because they did not pass; "" without such runs.
 
-    `left_out` has two numbers: such runs among those made now, and such runs in the baseline.
+    `left_out` is (number of such runs now, number of such runs in the baseline).
     """
     now, then = left_out
     if not (now or then):
@@ -82,7 +82,10 @@ def describe_left_out(left_out: tuple[int, int]) -> str:
 
 
 def describe_unknown_figures(cases: int) -> str:
-    """Return a sentence about cases with a figure in the baseline and none now."""
+    """Return a sentence about cases that are not compared, because they have no figure now.
+
+    `cases` is the number of these cases. All of them have a figure in the baseline.
+    """
     them = pluralize(cases, "case")
     return f"Not compared, because they have a figure in the baseline and none now: {them}."
 

@@ -61,13 +61,13 @@ class BudgetFigures:
     metric: str
     limits: BudgetLimits
     rows: Mapping[str, CaseFigures]
-    """Figures of each case, by the name of its row in the score tables (`build_row_name`)."""
+    """Figures of each case, by the name of the case's row in the score tables (`build_row_name`)."""
     shares: LogShares
     measured: tuple[float, ...]
     """Figures of all answered runs except follow-up runs, passed or not."""
     left_out: tuple[int, int]
-    """Numbers of runs with a figure that are not compared because they did not pass: among the runs made now,
-    and among the stored runs."""
+    """(number of runs made now, number of stored runs) that have a figure and are not compared, because they
+    did not pass."""
     unknown: int
     """Number of cases that have a figure in the baseline, but none in their passed runs now."""
 
@@ -144,7 +144,7 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
-    """Return the figures of one case, and how many runs were left out: of those made now, and of the stored.
+    """Return (figures of one case, (left-out runs made now, left-out stored runs)), with runs as numbers.
 
     A run with a figure is left out if it was not answered, or if it missed a gating metric that is no budget.
     """
@@ -187,7 +187,7 @@ def _find_score(run: RunResult, name: str) -> Score:
 
 
 def has_passed_others(run: RunResult) -> bool:
-    """Return True if the run was answered and no gating metric, budgets aside, failed or errored."""
+    """Return True if the run was answered, and no gating metric other than a budget failed or errored."""
     return run.outcome == "answered" and all(
         each.name.startswith("budget/") or each.gating_status not in {"failed", "errored"}
         for each in run.metrics
@@ -195,7 +195,7 @@ def has_passed_others(run: RunResult) -> bool:
 
 
 def _has_passed_then(run: BaselineRun, others: Sequence[CaseMetric]) -> bool:
-    """Return True if a stored run was answered and meets today's thresholds of `others`.
+    """Return True if a stored run was answered and meets today's thresholds of the metrics `others`.
 
     A metric without a stored score counts as met.
     """
@@ -278,9 +278,10 @@ def _compare_means(
 ) -> MetricSummary:
     """Return the summary with the budget's mean in the baseline, and the change of the mean as delta.
 
-    Only cases with figures now and in the baseline count. Without such cases, both are None. `line` has the
-    names of the rows (cases) that belong to the summary. `figures` may have further rows, which belong to
-    other summaries of the same budget. `regressed` becomes False.
+    Only cases with figures now and in the baseline count. Without such cases, the mean and the change are
+    None. `line` has the names of the rows (cases) that belong to the summary. `figures` may have further
+    rows, which belong to other summaries of the same budget. `regressed` becomes False: only a failed check
+    of the budget sets it again later.
     """
     rounds = growth.rounds if growth else None
     pairs = []

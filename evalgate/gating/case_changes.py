@@ -36,7 +36,7 @@ MOST_POINTS = 12
 
 
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
-    """Return the weighted mean of a metric in the newest runs of evalgate in the baseline, oldest first.
+    """Return the weighted mean of a metric in each of the newest stored runs of evalgate, oldest first.
 
     The result has at most `MOST_POINTS` means. `members` has (metric, stored case, weight) for each case. A
     run of evalgate in which a case has no score is left out, because its mean would be over fewer cases.
@@ -278,7 +278,7 @@ def _matches_summary(summary: MetricSummary, case: CaseResult, metric: CaseMetri
 
 
 def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | None:
-    """Return the mean over the baseline's runs that have a score of the metric.
+    """Return the mean score of the metric over those stored runs that have a score of it.
 
     Return None if no run has a score, or if the metric has changed.
     """

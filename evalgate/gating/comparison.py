@@ -1,4 +1,4 @@
-"""Compare scored runs with their baseline: summaries with deltas, significance tests and changed cases."""
+"""Compare scored runs with the baseline, by plain means and by significance tests; find changed cases."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ class ScoredRuns:
     """All cases of a run with their scores, before the comparison with a baseline."""
 
     cases: tuple[CaseResult, ...]
-    """In file order. The means of the cases are over their first `rounds` runs, without follow-up runs."""
+    """Cases in file order. The mean of a case is over its first `rounds` runs, without follow-up runs."""
     rounds: int
     """Number of runs of every case that count for the means."""
     statistics: "StatisticalPolicy | None" = None

@@ -209,8 +209,8 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 class SuspectOutcomes:
     """Classifier of the runs of one suspected case, by the ways of failing that made the case a suspect.
 
-    A suspected way is a crash or a missed threshold that no stored run had. A fall of a score is one, too, if
-    the exact test calls it a break.
+    A suspected way is a crash or a missed threshold that no stored run had, or a fall of a score that the
+    exact test calls a break.
     """
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
@@ -227,7 +227,8 @@ class SuspectOutcomes:
     def stored(self) -> StoredOutcomes:
         """Return the number of stored runs, and how many of these failed in a suspected way.
 
-        The docstring of the class says which ways of failing are suspected.
+        A way of failing is suspected if it made the case a suspect. For example, the score is so low that
+        the exact test would call it a break.
         """
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
@@ -235,8 +236,8 @@ class SuspectOutcomes:
     def count_stored_passes(self) -> tuple[int, int]:
         """Return (passed, all) counts of the stored runs.
 
-        If the case has a follow-up, return the counts in the follow-up. Otherwise a stored run counts as
-        passed unless its score is so low that the exact test would call it a break.
+        If the case has a `follow_up`, return its counts of stored runs. Otherwise, a stored run counts as
+        failed only if its score is so low that the exact test would call it a break.
         """
         found = self._case.follow_up
         if found is None:  # the case is suspected by its score alone
@@ -244,7 +245,7 @@ class SuspectOutcomes:
         return found.baseline_runs - found.baseline_failed - found.baseline_otherwise, found.baseline_runs
 
     def count_other_failures(self, fresh: CaseResult) -> int:
-        """Count the fresh runs that failed, but in none of the suspected ways."""
+        """Count the fresh runs that failed, but in none of the ways that made the case a suspect."""
         return sum(
             self.is_failure(fresh, run) is False
             and (
@@ -255,7 +256,7 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return for each fresh run True if it failed in a suspected way, else False; None if unknown."""
+        """Return the result of `is_failure` for each fresh run, in the order of the runs."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:

@@ -45,7 +45,7 @@ def _find_excesses(
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
 
     The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
-    Nothing is yielded if any average failed, because the runs stopped for this reason.
+    Nothing is yielded if any average failed: then the runs stopped because of a bad average, not a good one.
 
     An average is left out if it has no such bias: all `max_runs` rounds were made, or the average is lower
     than in the baseline by half of `max_drop` or more, or it rose by more than luck.
@@ -123,7 +123,7 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
 
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield a sentence that lists corrected averages that were too high, and one for averages too low."""
+    """Yield a sentence about the corrected averages that were too high, and one about those too low."""
     too_good, too_bad = list[str](), list[str]()
     for metric in metrics:
         score, corrected = metric.score, metric.corrected_score

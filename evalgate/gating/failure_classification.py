@@ -69,9 +69,9 @@ class FailureClassifier:
         self._most = most
 
     def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the number of the next run of each failing case that needs another run to be decided.
+        """Return the next run number of each failing case that needs another run to be decided.
 
-        Keys are indexes in `cases`. Each value is a tuple with one run number.
+        Keys are indexes in `cases`. Each value is a tuple that holds only this number.
         """
         found = {}
         flaky: _FlakyEstimate | None = None
@@ -177,13 +177,15 @@ class _FlakyEstimate:
     """Estimated numbers of flaky cases, and of ways in which flaky cases fail."""
 
     cases: float
-    """Number of flaky cases. It decides how many failures break a case that has no failed stored run."""
+    """Number of flaky cases. The larger it is, the more failures are needed before a case without failed
+    stored runs is called broken."""
     ways: float
     """Number of flaky ways to fail, over all cases with failed stored runs. A way is a crash of a case, or a
     missed threshold of one of its metrics.
 
-    It decides how many failures break a case that has failed stored runs, and now fails in a new way. For
-    example, a case that hardly ever passes may by luck have missed only three of its four metrics so far.
+    The larger this number is, the more failures are needed before a case with failed stored runs is called
+    broken because it now fails in a new way. The new way may be luck: for example, a case that hardly ever
+    passes may so far have missed only three of its four metrics.
     """
 
 
@@ -194,9 +196,9 @@ class _StoredRun:
     crashed: bool
     """True if the agent crashed or timed out."""
     scored: frozenset[str]
-    """Metrics with a score."""
+    """Names of the metrics with a score. Only unchanged gating metrics count."""
     missed: frozenset[str]
-    """Metrics with a missed threshold."""
+    """Names of the metrics in `scored` with a missed threshold."""
 
 
 @frozen
@@ -238,7 +240,7 @@ class _StoredRuns:
         return StoredOutcomes(len(self.runs), failed)
 
     def list_ways(self) -> list[StoredOutcomes]:
-        """Return counts of stored and failed runs for each way to fail: a crash, then each known metric."""
+        """Return (stored runs, failed runs) for each way to fail: a crash, or a miss of a known metric."""
         ways = [StoredOutcomes(len(self.runs), self.crashes)]
         for name in sorted(self.known):
             runs = self._list_runs_of(name)

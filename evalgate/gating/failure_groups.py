@@ -4,7 +4,7 @@ The first divergence is the first difference from the expectation, such as a mis
 marked as unprecedented if all of this is true:
 
 - The divergence of the group is due to the agent, not to a judge or a service.
-- The baseline stores the divergence of every failed run, and none is the divergence of the group.
+- The baseline stores the divergence of every failed run, and none of these equals that of the group.
 - A case of the group is unchanged and has stored runs. The stored runs do not excuse its failure, and it was
   not failing before.
 """
@@ -32,7 +32,8 @@ from evalgate.redaction.redactor import REPLACEMENT
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
     """Return the failure groups that the record stores.
 
-    If the record stores no group, compute the groups from its cases. Then none is marked as unprecedented.
+    If the record stores no group, compute the groups from its cases. Then no group is marked as unprecedented
+    (seen in no stored run), because this needs the baseline.
     """
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
@@ -43,10 +44,11 @@ def group_failures(
     criteria: Sequence[RecordedCriterion],
     baseline: Baseline | None = None,
 ) -> tuple[FailureGroup, ...]:
-    """Return the groups of the failing cases that gate, the one with most newly failing cases first.
+    """Return the failing cases that gate, grouped by their first difference from the expectation.
 
-    Groups with equally many newly failing cases are sorted by size, the largest first. Without a baseline, no
-    group is marked as unprecedented.
+    The group with most newly failing cases comes first. Groups with equally many newly failing cases are
+    sorted by size, the largest first. Without a baseline, no group is marked as unprecedented (seen in no
+    stored run).
     """
     failing = [case for case in cases if case.gates and case.status in {"failed", "errored"}]
     changes = comparison.changes if comparison else ()
@@ -97,9 +99,10 @@ def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
 def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
-    """Return the signatures of the divergences of all failed stored runs.
+    """Return the first divergence of each failed stored run, as a text such as `missing_call lookup_order`.
 
-    Return None if a failed stored run has no divergence, or if a part of a signature is redacted.
+    Return None if a failed stored run has no stored divergence, or if a part of a text is redacted: then it
+    is not known which divergences are new.
     """
     own = collect_case_thresholds(tuple(cases))
     strictest = _find_strictest(own.values())

@@ -62,7 +62,7 @@ class QuarantineFile:
     folder: Path
     """The workspace: a git checkout in jobs that test a change."""
     path: str
-    """Path as the user wrote it."""
+    """Path of the file as the user wrote it: relative to `folder`, or absolute."""
 
 
 @frozen
@@ -72,8 +72,8 @@ class QuarantineResult:
     case_policies: CasePolicies
     notices: tuple[str, ...] = ()
     is_verified: bool = True
-    """False if git does not know the target branch of the change. Then the entries of the change itself were
-    used."""
+    """False if the entries of the change itself were used, because git does not know the change's target
+    branch."""
 
 
 def apply_quarantine(

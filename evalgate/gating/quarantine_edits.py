@@ -12,9 +12,10 @@ from evalgate.documents.yaml_edits import end_line, find_line_end
 
 
 def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
-    """Return the first entry with exactly the text `pattern` under `case`, or None.
+    """Return the first entry that has exactly `pattern` under the key `case`; None without such an entry.
 
-    Values that the entry lacks are "". `shown_as` names the file in messages.
+    `text` is the content of the quarantine file. Values that the entry lacks are "". `shown_as` names the
+    file in messages.
 
     Raises:
         InvalidInputError: the file is not YAML.

@@ -161,8 +161,8 @@ def compare_line_means(
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: maps a table's name to the number of first runs of each case that count. A table without an
-            entry is skipped, as is a table without a compared case.
+        rounds: maps a table's name to a number n; only the first n runs of each case count. Tables without
+            an entry, and tables without a compared case, are skipped.
         parameters: parameters of the decision.
     """
     for name, table in tables.items():
@@ -176,7 +176,10 @@ def compare_line_means(
 
 
 def list_line_tables(tables: Iterable[str], name: str) -> list[str]:
-    """Return the names of the tables of a metric's lines in the report; `name` is the metric's own table."""
+    """Return the names of the tables that each stand for one line of a metric in the report.
+
+    `tables` has the names of all tables, and `name` is the name of the table for the whole metric.
+    """
     return [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")]
 
 

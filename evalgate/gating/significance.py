@@ -87,8 +87,8 @@ def apply_decision(
     """Return the metrics and cases with the decision of the statistics added, and notices about the decision.
 
     The decision and the cases are those of `scored`; `metrics` are the summaries of the cases. A metric with
-    scores outside its range is not judged by statistics and keeps its plain difference. `with_power` is as
-    in `compare_runs`.
+    scores outside its range is not judged by statistics and keeps its plain difference. If `with_power` is
+    False, the drops that the gate catches reliably are not estimated.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
@@ -124,7 +124,10 @@ def apply_decision(
 
 
 def _add_detectable_drops(decision: Decision, tables: ScoreTables, parameters: Parameters) -> Decision:
-    """Return the decision with the detectable drop of each average that was tested, and of its lines."""
+    """Return the decision with `detectable_drop`, the smallest reliably caught drop, of each tested average.
+
+    If a metric has several lines in the report, each line gets its own `detectable_drop`.
+    """
     tested = [
         name
         for name, each in decision.metrics.items()
@@ -229,7 +232,7 @@ def _add_sentences(
 
     Args:
         summary: summary of the line.
-        line: the line's decision, as `_combine_line_decision` returns it.
+        line: decision on the line: the checks of the whole metric, and those of the line's minima.
         minima: the decision on the line's minima.
         whole: the decision on the whole metric; None if another line shows the sentences about it.
         context: names, settings and formats for the sentences about the line.

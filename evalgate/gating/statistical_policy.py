@@ -26,8 +26,8 @@ class StatisticalPolicy:
 
     parameters: Parameters
     max_drop: float | None
-    """Smallest drop of an average that is too large, as a share of the range, for metrics without a limit in
-    their criterion. None: no metric is compared with a baseline."""
+    """Limit for metrics without a limit in their criterion: the smallest drop of an average that is too
+    large, as a share of the range. None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Criterion of each gating metric, by the metric's name."""
@@ -74,7 +74,7 @@ def build_statistical_policy(
     """Translate the section `gate` and the criteria into settings of the statistics.
 
     `repeatable` is False if a recording is replayed instead of the agent: another run would have the same
-    result. `shares_with_anchor` leaves half of the averages' share of `alpha` to the tests with the anchor.
+    result. With `shares_with_anchor`, the anchor (a fixed baseline) gets half of the averages' `alpha`.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

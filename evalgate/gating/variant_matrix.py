@@ -34,7 +34,7 @@ class VariantFigures:
     """Estimated chance, averaged over the cases, that k runs of a case all pass. k is the number of planned
     runs of each case; None if a case has fewer runs."""
     scores: Mapping[str, float | None]
-    """Mean by metric."""
+    """Mean score of each metric, by the name of the metric; None without a score."""
     usage: Mapping[UsageFigure, float | None]
     """Mean cost (USD), tokens and duration (seconds) of a run; None if a run does not report the figure."""
 
@@ -55,7 +55,7 @@ class VariantCase:
     eval_set_id: str
     eval_id: str
     passed: Mapping[str, tuple[int, int]]
-    """Variant to two counts: runs that passed, and runs that passed or failed."""
+    """Maps the name of a variant to (number of passed runs, number of passed and failed runs)."""
     spread: float
     """Difference between the highest and the lowest share of passed runs, 0 to 1."""
 
@@ -65,13 +65,13 @@ class VariantMatrix:
     """Result of `evalgate matrix`: variants of an agent, run on the same cases and compared. No verdict."""
 
     created_at: str
-    """ISO 8601, UTC."""
+    """Time when the runs began: ISO 8601, UTC."""
     duration_s: float
     agent: AgentInfo
     runs: int
     """Number of planned runs of each case with each variant."""
     variants: tuple[VariantFigures, ...]
-    """The first is the reference."""
+    """Figures of each variant; the first variant is the reference."""
     comparisons: tuple[VariantComparison, ...]
     """Comparison of each other variant with the reference, in the order of `variants`."""
     cases: tuple[VariantCase, ...]
@@ -88,15 +88,15 @@ class VariantMatrix:
 
     @property
     def reference(self) -> VariantFigures:
-        """Return the row of the first variant."""
+        """Return the row of the first variant, with which all other variants are compared."""
         return self.variants[0]
 
 
 def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
     """Return the name of the variant to take instead of the reference; "" if no variant is preferable.
 
-    1. If some variants are better in a metric and worse in none, take the variant with the largest share of
-       passed runs among them.
+    1. If some variants are better than the reference in a metric and worse in none, take the one with the
+       largest share of passed runs.
     2. Otherwise, if some variants are shown to cost less and to be worse in no metric, take the variant that
        costs least.
     """

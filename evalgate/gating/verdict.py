@@ -300,7 +300,8 @@ def _is_missing_runs(metric: MetricSummary) -> bool:
 def _is_measured(case: CaseResult, incomplete: Collection[str]) -> bool:
     """Return True if metrics of the case lack a score, but the statistics judged each of these metrics.
 
-    `incomplete` are the names of metrics for which too many runs lack a score. They do not count as judged.
+    Such a case is not reported as a missing result. `incomplete` are the names of metrics for which too many
+    runs lack a score. These metrics do not count as judged.
     """
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(

@@ -50,11 +50,11 @@ class MessageContext:
     fixed_runs: bool = False
     """True if the number of runs is fixed, False with `runs: auto`."""
     max_runs: int | None = None
-    """Most rounds of `runs: auto`, if known."""
+    """Largest number of rounds (one run of every case) with `runs: auto`; None if not known."""
     case_alpha: float = 0.02
     """Largest chance that at least one unchanged case of the suite is called broken."""
     missing_because: str = "judge or API errors"
-    """Causes of runs without a score."""
+    """Causes of missing scores in words, for the sentence about runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
     """Converts the name of a case's row in the score tables to the case's name in sentences."""
     score: Callable[[float], float] = float
@@ -178,7 +178,7 @@ def open_broken_sentence(name: str) -> str:
 
 
 def _is_binary(outcome: CaseComparison) -> bool:
-    """Return True if both averages equal the shares of passed runs, as they do if all scores are 0 or 1."""
+    """Return True if both averages (now, baseline) equal the shares of passed runs, as for scores 0 or 1."""
     return outcome.mean == outcome.passed / max(1, outcome.runs) and (
         outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
     )
@@ -281,7 +281,7 @@ def _format_means(change: MeanDifference, context: MessageContext) -> str:
 
 
 def _add_power(sentence: str, metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
-    """Return the sentence followed by one about the drops that are caught reliably, if estimated."""
+    """Return `sentence`, with a sentence about the smallest reliably caught drop added if it is estimated."""
     if metric.detectable_drop is None:
         return sentence
     if not context.is_part:
@@ -419,7 +419,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
     """Return True if some case has enough runs to confirm that it broke.
 
-    Also return True if no case scored high enough in the baseline for a break.
+    Also return True if no case scored so high in the baseline that it could break.
     """
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]

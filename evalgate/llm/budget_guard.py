@@ -73,7 +73,11 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return a sentence for each limit that some calls escape, as their cost or tokens are unknown."""
+        """Return notices about model calls that a limit does not count, because a figure is unknown.
+
+        A limit in US dollars does not count calls with an unknown cost. A limit of tokens does not count
+        calls with unknown tokens.
+        """
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:

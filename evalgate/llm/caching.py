@@ -61,8 +61,8 @@ class ResponseCache:
     as not stored. The map is safe for threads, and for any number of processes with the same file.
 
     An agent may be able to write to the file. So `get` trusts only two kinds of texts: those that this object
-    stored with `put`, and those that were in the file at a certain time. This is the time of the call of
-    `trust_stored_answers`; without a call, it is the time when the file was opened.
+    stored with `put`, and those that were in the file when `trust_stored_answers` was called. If it was not
+    called, the time when the file was opened counts instead.
     """
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
@@ -189,7 +189,7 @@ class ResponseCache:
                 self._file = None
 
     def _read_digests(self) -> set[str]:
-        """Return the stored digests of all texts, unchecked: `get` compares each with its text."""
+        """Return the digests that are stored with the texts; `get` checks if they fit the texts."""
 
         def select_digests(file: sqlite3.Connection) -> set[str]:
             rows = file.execute("SELECT SUBSTR(answer, 1, ?) FROM answers", (_DIGEST,))
@@ -278,7 +278,10 @@ class ResponseCache:
 
 
 def _add_digest(key: str, text: str) -> str:
-    """Return the text after a 32-digit digest of key and text, because SQLite detects no damaged cells."""
+    """Return the text in its stored form: a 32-digit digest of key and text, and then the text.
+
+    The digest reveals damage, because SQLite detects no damaged cells.
+    """
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 

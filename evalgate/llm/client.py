@@ -27,7 +27,7 @@ class AnswerSchema:
     """Name of the schema, of letters, digits, `_` and `-`."""
     schema: JsonObject
     strict: bool = True
-    """Value of `strict` in the request."""
+    """Value of `strict` in the request. True: the provider must enforce every rule of the schema."""
 
 
 @frozen

@@ -71,7 +71,8 @@ _DESCRIPTIONS: Mapping[FailureKind, str] = {
 def build_judge_error(refusal: ErrorResponse, where: str, wall: float) -> JudgeError:
     """Build the JudgeError, with kind and advice, for a provider's error response.
 
-    `where` is the name of the model for the message, `wall` the current time in seconds since the epoch.
+    `where` is the name of the model for the message. `wall` is the current time in seconds since the epoch,
+    to compute the pause if the header `Retry-After` has a date.
     """
     kind = _classify_response(refusal)
     # A provider's message about a wrong key may repeat a part of the key.

@@ -323,12 +323,12 @@ class Judge:
 
 @frozen
 class DefaultJudge:
-    """Model that another tool uses as a judge if neither the run nor the criterion names a model."""
+    """Default judge of another tool, which is used if neither the run nor the criterion names a model."""
 
     model: str
     """Name in Google ADK's or LiteLLM's notation, which names its provider."""
     owner: str
-    """Name of the tool."""
+    """Name of the tool that has this default, for the notice about its use."""
 
 
 @frozen

@@ -26,7 +26,7 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A wrapper around a model that counts the requests that wait for an answer now. They may cost money.
+    """A wrapper around a model that counts the requests without an answer yet, because they may cost money.
 
     The count is the value of `purpose` in the mapping `under_way`. `on_change` is called when a request
     begins and when it fails. After an answer it is not called, because the meter reports the answer.

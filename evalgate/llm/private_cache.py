@@ -15,11 +15,11 @@ from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_with_
 
 
 class PrivateCache(ResponseCache):
-    """A cache that works on a copy of its file, and replaces the file by the copy when it is closed.
+    """A cache that works on a copy of its file; `close` replaces the file by the copy.
 
     The agent runs as the owner of the workspace. It could replace the file by a symbolic link, and SQLite,
     which runs as root, would then create or change the link's target. Changes that the agent makes to the
-    file meanwhile are overwritten. If evalgate is killed, the answers that it stored are lost.
+    file before `close` are overwritten. If evalgate is killed, the answers that it stored are lost.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class PrivateCache(ResponseCache):
     def close(self) -> None:
         """Close the copy, replace the file in the workspace with the copy, and remove the copy.
 
-        The file is not replaced if the cache is read-only or was not opened. Damaged caches, which were
-        set aside under names with `.broken-`, are stored next to the file.
+        The file is not replaced if the cache is read-only or was not opened. If a cache was damaged, it is
+        also stored next to the file, under a name with `.broken-`.
         """
         was_open = self._file is not None
         super().close()

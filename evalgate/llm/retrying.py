@@ -10,7 +10,7 @@ from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
 
 
 class RetryingModel:
-    """A wrapper around a model that sends a request again after an outage or a rate limit, after a pause."""
+    """A wrapper around a model that waits after an outage or a rate limit, and sends the request again."""
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class RetryingModel:
 
     def _compute_pause(self, failure: JudgeError, attempt: int, paused: float) -> float | None:
         """Return the seconds until the next attempt; None if the request must not be retried.
+
+        A request is retried only after an outage or a rate limit, and within the limits of the policy.
 
         Args:
             failure: failure of the last attempt.

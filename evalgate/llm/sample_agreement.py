@@ -31,7 +31,7 @@ def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | Non
 
 
 def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ...]:
-    """Return the scores of a judge's samples from a metric's details. Failed samples have no score.
+    """Return the scores of a judge's samples from a metric's details, without the failed samples.
 
     Return () if the details have no samples.
     """

@@ -1,7 +1,7 @@
 """Ask a model one question several times, because its answers vary.
 
-The metrics compute one score from the samples, by a vote or a mean, as the framework that they copy does:
-see `integrations/*/judging/`.
+The metrics compute one score from the samples, by a vote or a mean. The judged metrics of each framework are
+in `integrations/*/judging/`, and combine the samples as the framework does.
 """
 
 import asyncio

@@ -48,9 +48,9 @@ class MeteredUsage:
     usd: float = 0.0
     """US dollars of the calls with a known cost."""
     unpriced: int = 0
-    """Calls with an unknown cost; more than 0 makes `usd` a lower bound."""
+    """Number of calls with an unknown cost; more than 0 makes `usd` a lower bound."""
     unmetered: int = 0
-    """Calls with unknown tokens, and therefore an unknown cost."""
+    """Number of calls with unknown tokens, and therefore an unknown cost."""
 
     @classmethod
     def from_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "MeteredUsage":

@@ -49,7 +49,10 @@ class BudgetMetric:
         return cls(criterion.metric, context)
 
     def describe_options(self) -> JsonObject:
-        """Return {}: figures do not depend on the limits, so a baseline stays valid if a limit changes."""
+        """Return {}, because the only options are limits, and the figures of runs do not depend on them.
+
+        So a baseline stays valid if a limit changes.
+        """
         return {}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:

@@ -73,10 +73,14 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
     modules are searched for next to the importing file or its outermost package, in the workspace, and in
     `roots`. Imports by a computed name, and installed packages, are not found.
 
-    The digest covers the module and its imported files. It does not cover: imported files that are found only
-    in `roots`; an `__init__.py` that no statement imports, but that runs because a module is in its package;
-    the other files of the folder. If the module itself is found only in `roots`, the digest is "". If the
-    module is not found, the result has no files and the digest "".
+    The digest covers the module and the files that it imports. It does not cover:
+
+    - imported files that are found only in `roots`,
+    - an `__init__.py` that no statement imports (Python runs it because a module is in its package),
+    - the other files of the folder.
+
+    If the module itself is found only in `roots`, the digest is "". If the module is not found at all, the
+    digest is "", and the result has no files.
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
@@ -135,7 +139,7 @@ class _CodeReader:
     def find_entry(self, entry: str, home: Path) -> str:
         """Return the file of the module in `entry`, relative to the workspace; "" if it is not found.
 
-        Also set `found_in_workspace`, if `entry` names a module and not a file.
+        Also set `found_in_workspace` to False if the module was found only in a further root, such as `src`.
         """
         module = entry.rpartition(":")[0]
         if module.endswith(".py"):
@@ -150,7 +154,8 @@ class _CodeReader:
     def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
         """Read `first` and all files that it imports, directly or indirectly, and return their paths.
 
-        With `with_packages`, do the same with the `__init__.py` of each package that contains such a file.
+        If `with_packages` is True, include the `__init__.py` of each package that contains one of these
+        files, and the files that it imports.
         """
         found, open_ = {first}, [first]
         while open_:

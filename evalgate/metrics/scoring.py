@@ -43,7 +43,7 @@ from evalgate.llm.usage import UsageTally
 
 
 def validate_result(result: object) -> MetricResult:
-    """Return `result`; a `MetricFailure` if it is no `MetricResult`, or has a score that is not finite."""
+    """Return `result`, or a `MetricFailure` if it is no `MetricResult` or has a score that is not finite."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
@@ -109,16 +109,17 @@ class BoundMetric:
 def describe_edited_score(
     metric: RunMetric, score_range: Range, threshold: float, implementation: str = ""
 ) -> str:
-    """Return a clause about a score that only an edit can have made; "" if the score is possible.
+    """Return a clause about a recorded score that must have been edited; "" if the score is possible.
 
-    Such a score does not fit its status, is not finite, or is outside the range of one of evalgate's own
-    metrics. Metrics of other packages may give any finite score.
+    A score is impossible if it does not fit its status, is not finite, or is outside the range of one of
+    evalgate's own metrics. Metrics of other packages may have any finite score.
 
     Args:
         metric: The result of a run.
         score_range: The recorded worst and best score. Only their order is used, which shows whether smaller
             scores are better: the numbers may have been edited, too.
-        threshold: The score that the run must reach; ignored if the metric itself decides (`literal` False).
+        threshold: The score that the run must reach. It is ignored if the metric itself decided the status
+            (`metric.literal` is False).
         implementation: Name of the metric in the registry; "" if it is not known.
     """
     score, status = metric.score, metric.status
@@ -254,9 +255,10 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return a result with the score 1.0.
+    """Return a result with the score 1.0 and no reason; equal arguments return the same object.
 
-    Equal arguments give the same object: most results are of this kind, so this saves time and memory.
+    Most results are of this kind, so this saves time and memory. `literal` is True if the threshold decided
+    the status, and False if the metric itself did.
     """
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 

@@ -90,7 +90,10 @@ async def compute_turn_mean(
 
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
-    """Estimate the number of characters of all replies, expected and actual; an event counts as 100."""
+    """Estimate the number of characters of all replies, expected and actual.
+
+    Each event of a reply, such as a tool call, counts as 100 characters.
+    """
     size = 0
     for reply in (*[turn.expected for turn in case.turns], *run.replies):
         if reply is not None:

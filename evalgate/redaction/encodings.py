@@ -98,9 +98,9 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
 def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
     """Decode a base64 text four times: from its first, second, third and fourth character on.
 
-    Other text may precede the base64, so that its first character is not known. `positions` has the position
-    of each character of `run` in the whole text. Yield only results that have a word of at least 15
-    characters.
+    Characters of other text may precede the base64 in `run`. One of the four results is right for any number
+    of such characters. `positions` has the position of each character of `run` in the whole text. Yield only
+    results that have a word of at least 15 characters.
     """
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):

@@ -24,7 +24,7 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Return True if a text may hold an `add-mask` line, False if it surely holds none: a quick check."""
+    """Return False if a text surely holds no `::add-mask::` line, which announces a secret to a CI runner."""
     return "add-mask" in text.lower()
 
 
@@ -306,7 +306,7 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
     """Yield the secrets among the texts of the JSON document `found`. Each text is judged by its key.
 
     At the top level the key is `name`, the name of the variable with the document. A text in a list is judged
-    by the key of the list; but if `_is_named_by_list` returns False for the text, it counts as without a key.
+    by the key of the list if `_is_named_by_list` returns True for the text, else by the empty key "".
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:

@@ -111,9 +111,9 @@ class LiveRedactor:
     def redact_tree(self, value: _T) -> _T:
         """Return data without secrets; first learn the masks that dataclasses within `value` announce.
 
-        Agents' texts are in such dataclasses, for example case results. Two kinds of texts are not searched
-        for masks: texts directly in fields of `value`, and texts below a mapping outside of these
-        dataclasses.
+        Texts of agents are in dataclasses such as case results, and only texts in dataclasses within `value`
+        are searched for masks. Not searched are texts directly in fields of `value`, and texts in mappings
+        that are outside of the inner dataclasses.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
@@ -153,9 +153,8 @@ class LiveRedactor:
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Return the dataclasses in `values` without secrets, in their order.
 
-        `values` are pairs of a dataclass and its stored JSON. This version of evalgate redacted the data when
-        it stored the JSON. So a dataclass is searched only if its JSON may hold a known secret or announce a
-        mask.
+        `values` are pairs of a dataclass and its JSON, which this version of evalgate redacted when it stored
+        it. So a dataclass is searched again only if its JSON may hold a known secret or announce a mask.
         """
         from evalgate.redaction.prefilter import may_contain_secret
 
@@ -169,7 +168,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use `redactor` from now on. If it is new, forget which data are clean: it may know more secrets."""
+        """Use `redactor` from now on. A new one may know more secrets, so forget which data are clean."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0

@@ -31,10 +31,10 @@ def is_truncated(text: str) -> bool:
 
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
-    """Yield the span of each start of a token or of a known secret that is directly before `…` or `...`.
+    """Yield the span of each token or known secret that is cut off, with `…` or `...` directly after the cut.
 
-    `needles` are the spellings of known secrets. A start of a known secret is found if it has at least six
-    characters, and at least half of the secret's characters.
+    `needles` are the spellings of known secrets. A cut secret is found if at least half of its characters
+    are left, and at least six.
     """
     yield from (match.span() for match in re.finditer(CREDENTIAL_START, text))
     for needle in needles:

@@ -78,7 +78,7 @@ class Redactor:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], masks: Iterable[str] = ()) -> "Redactor":
-        """Build a redactor that knows the secrets of an environment, and the masks that the user gives.
+        """Build a redactor that knows the secrets of an environment, and the masks that the user names.
 
         Raises:
             InvalidInputError: a mask has fewer than 4 characters.
@@ -152,10 +152,9 @@ class Redactor:
 
         Args:
             value: A dataclass, a collection or JSON.
-            on_announcement: Function that is called with the joined texts of dataclasses within `value`, if
-                the texts hold `add-mask`, the word with which agents announce secrets. Two kinds of texts are
-                not passed: texts directly in fields of `value`, and texts below a mapping outside of these
-                dataclasses.
+            on_announcement: Function that is called with all texts of a dataclass within `value`, joined, if
+                they hold the word `add-mask`, with which agents announce secrets. Not passed are texts
+                directly in fields of `value`, and texts in mappings outside of the inner dataclasses.
             clean: Identities (`id`) of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
@@ -174,8 +173,8 @@ class Redactor:
         """Return True if a tree certainly holds no secret and no invisible character.
 
         All texts of the tree are joined for one fast search. If the joined text may hold an `add-mask` line,
-        it is passed to `on_announcement`. Not searched are dataclasses with an `id` in `clean`, and
-        `RedactedJson` objects with a JSON text that has no known secret.
+        it is passed to `on_announcement`. Two kinds of objects are skipped: dataclasses with an `id` in
+        `clean`, and `RedactedJson` objects if their JSON text has no known secret.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]
@@ -294,7 +293,7 @@ class TextCollector:
     is_complete: bool = True
     """False if the tree may hold texts that were not collected: below 200 levels, or in other types."""
     clean: Container[int] = frozenset()
-    """Identities (`id`) of dataclasses that are not searched."""
+    """Identities (`id`) of dataclasses that are not searched, because they hold no secret."""
 
     def gather_texts(self, value: Any, key: str = "", depth: int = 0) -> None:
         """Add all texts of a tree to `found`, and each text that has a key, with its key, to `under_keys`.
@@ -407,7 +406,7 @@ def _rewrite_collection(
 
 
 def _iter_batches(value: Any) -> Iterator[list[Any]]:
-    """Yield the items in lists of at most `_BATCH` items."""
+    """Yield the items of a list, tuple or set in lists of at most `_BATCH` items."""
     items = iter(value)
     while batch := list(islice(items, _BATCH)):
         yield batch

@@ -48,10 +48,10 @@ def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = Fa
 
 
 def _lacks_all_secrets(value: Any, secrets: Collection[int]) -> bool:
-    """Return True if `value` certainly contains none of `secrets`, so that it need not be walked through.
+    """Return True if `value` certainly contains none of `secrets`, so that its data need not be searched.
 
-    This is so if `value` is a `RedactedJson`, its JSON text is known, and no secret is in the text. The text
-    is searched, because the data would have to be decoded first.
+    True is returned only for a `RedactedJson` with a known JSON text that has no secret in it. The search of
+    the text saves the time to decode the data.
     """
     return (
         isinstance(value, RedactedJson)

@@ -31,7 +31,7 @@ class BaselineLine:
     counts: str
     """The number of cases by change, such as `1 newly failing, 5 unchanged.`"""
     compared: str
-    """Reasons why Δ may differ from the score minus the baseline, on one line; "" if there are none."""
+    """Reasons why Δ, the change since the baseline, may differ from the score minus the baseline; or ""."""
     took: str
     """The time, tokens and cost of a run, if they changed noticeably, with their changes; else ""."""
 
@@ -139,17 +139,17 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that Δ covers; 0 if Δ covers all cases of every metric.
+    """Return the number of cases that could be compared with the baseline; 0 if each metric compares all.
 
-    A metric counts only if Δ covers a part of its cases. If several metrics count, return the largest of
-    their numbers. Budgets never count, because other sentences describe them.
+    If metrics differ, return the largest number of a metric that compares only a part of its cases. Budgets
+    are ignored, because other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
 
 
 def explain_delta(record: Record) -> Iterator[str]:
-    """Yield a sentence for each reason why Δ may differ from the score minus the baseline."""
+    """Yield reasons why Δ (the change since the baseline) may differ from the score minus the baseline."""
     if compared := count_compared_cases(record):
         yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
     crash_scope = find_crash_scope(record)
@@ -162,12 +162,14 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def find_crash_scope(record: Record) -> str | None:
-    """Return the text that follows "Δ" in a sentence about metrics with a crash counted as the worst score.
+    """Return the words after "Δ" in the sentence that Δ counts a crash or timeout as the worst score.
 
-    - None: no metric counts crashes in this way, or no gating case crashed or timed out.
-    - "": all metrics with a Δ count crashes in this way.
-    - " of scores": all metrics with a Δ do so, except budgets.
-    - " of gating scores": fewer metrics do so.
+    Δ is the change of a metric since the baseline. The words name the metrics that count crashes so:
+
+    - "": all metrics with a Δ.
+    - " of scores": all metrics with a Δ, except budgets.
+    - " of gating scores": fewer metrics.
+    - None: no metric, or no gating case crashed or timed out. The sentence is then left out.
     """
     compared = [each for each in record.metrics if each.delta is not None]
     # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.

@@ -61,7 +61,7 @@ def _list_case(case: CaseResult) -> Iterator[str]:
 
 
 def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
-    """Return the cells of an invocation: status, score, threshold, and `build_invocation_cells`.
+    """Return the cells of an invocation: status, score, threshold, then those of `build_invocation_cells`.
 
     The score is "" if the metric has no score for this turn.
     """

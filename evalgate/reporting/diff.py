@@ -109,8 +109,9 @@ def _build_difference(
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
     """Yield a sentence if turn `number` has no answer, or is not part of the case.
 
-    `number` is 1-based; for 0, yield nothing. If no turn has an expected reply, a simulated user made up the
-    messages, so that every turn is part of the case.
+    `number` is 1-based; for 0, yield nothing. A turn is not part of the case if it has no expected reply
+    although other turns have one. If no turn has one, a simulated user wrote the messages, and every turn is
+    part of the case.
     """
     if not number:
         return

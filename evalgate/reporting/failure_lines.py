@@ -22,9 +22,10 @@ class FailureLine:
     """Texts about one group of failing cases, for one line of a report."""
 
     share: str
-    """The group's part of the failing cases: `9 of 12 newly failing cases, and 2 others`."""
+    """The group's part of the failing cases, such as `9 of 12 newly failing cases, and 2 others`. Others are
+    failing, but not newly failing."""
     label: str
-    """The first divergence in words, with names in backticks."""
+    """The first difference from the expectation (first divergence) in words, with names in backticks."""
     mark: str
     """`UNPRECEDENTED` if no stored run failed in this way, else ""."""
     names: tuple[str, ...]

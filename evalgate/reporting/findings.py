@@ -65,7 +65,7 @@ class Finding:
 
         - has no reply,
         - failed or errored in a gating metric, or
-        - was not expected although other turns were.
+        - has no expected reply, although other turns have one.
 
         Return None if there is no such turn.
         """
@@ -165,7 +165,8 @@ def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
     """Return (number of passed runs, number of conclusive runs).
 
-    A run is not conclusive if a metric, a judge or a service failed, so that the agent is not to blame.
+    A run is conclusive if the agent caused its result. A failed metric, judge or service makes a run
+    inconclusive.
     """
     conclusive = [run for run in case.runs if _is_conclusive(run)]
     passed = sum(
@@ -243,7 +244,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
     """Yield (label of the metric, sentence) for each sentence about the statistical comparison of a metric.
 
     A sentence is left out if it is among the first 10 reasons of the verdict, because every report shows
-    these reasons. The sentence that a metric has no baseline is left out if the whole run has none.
+    these reasons. If the whole run has no baseline, the sentence that a metric has none is left out.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -288,10 +289,10 @@ def describe_missing_baseline(record: Record) -> str:
 
 
 def explain_left_out_cases(record: Record) -> Iterator[str]:
-    """Yield sentences about cases that a metric's score leaves out, although another figure counts the cases.
+    """Yield sentences that explain why a metric's score counts fewer cases than the figures next to it.
 
-    The other figure is the baseline, the change since the baseline (Δ), or the value that is compared with
-    the minimum. `baseline_lines.explain_delta` says that the baseline and Δ count crashes.
+    These figures are the baseline, the change since the baseline (Δ), and the value that is compared with the
+    minimum. How the baseline and Δ count crashes is explained by `baseline_lines.explain_delta` instead.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]
@@ -312,9 +313,9 @@ def explain_left_out_cases(record: Record) -> Iterator[str]:
 
 
 def _differs(metric: MetricSummary, mean: float | None) -> bool:
-    """Return True if `mean` differs from the metric's score by more than rounding; False if it is None.
+    """Return True if `mean` differs from the metric's score by more than rounding.
 
-    Return True also if only the metric's score is None.
+    If `mean` is None, return False. If only the score is None, return True.
     """
     if mean is None:
         return False

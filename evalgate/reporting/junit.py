@@ -164,9 +164,9 @@ def _build_tests(
 ) -> "Iterator[TestCase | str]":
     """Yield the tests of a suite: a line of XML for a passed case, else a `TestCase`.
 
-    `detailed` has `id(case)` of each case to describe in detail. `labels` describe the first divergence
-    (unexpected behaviour) of failing cases. `answers` has a sentence about the control runs of each such
-    case: its runs with the agent of the base commit.
+    `detailed` has `id(case)` of each case to describe in detail. `labels` has the first divergence
+    (unexpected behaviour) of failing cases in words. Control runs are runs of the base commit's agent:
+    `answers` has a sentence about their result for each case that has some.
     """
     from junit_xml import TestCase
 

@@ -43,8 +43,8 @@ class ResultsJsonReport:
 class ReportWriteError(EvalgateError):
     """Failure to write some reports, for example because of a full disk or a broken plugin.
 
-    `written` are the paths of the written reports. If the verdict would open the gate, `runner/publish.py`
-    withdraws it; all other verdicts stand.
+    `written` are the paths of the written reports. If the exit code of the verdict is 0, `runner/publish.py`
+    replaces the verdict by an error; all other verdicts stay.
     """
 
     exit_code = ExitCode.INVALID_INPUT
@@ -66,8 +66,9 @@ def check_writable(
     Args:
         out: the report folder.
         owner: the owner of new folders; None for the user of the process.
-        root: the folder of the project; None for the parent of `out`. An agent cannot replace a folder on the
-            path from `root` to `out` by a link. If `out` is not within `root`, the parent of `out` is used.
+        root: the folder of the project; None for the parent of `out`. Folders below `root` on the path to
+            `out` are protected: an agent cannot redirect the reports by a link in their place. If `out` is
+            not within `root`, the parent of `out` is used as `root`.
         option: the option or argument with which the user chooses the folder, for the error.
 
     Returns:
@@ -99,7 +100,8 @@ def check_previous_record(out: Path) -> None:
     """Check that `keep_previous_record` can rename the record in the report folder `out`.
 
     Raises:
-        InvalidInputError: the new name is that of a folder, so that the old record would be lost.
+        InvalidInputError: a folder is in the place of `results.json.previous`. The rename would fail, and the
+            next record would replace the old one.
     """
     place = out / PREVIOUS_RECORD
     if place.is_dir() and not place.is_symlink():

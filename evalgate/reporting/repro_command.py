@@ -98,8 +98,8 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 def resolve_record_path(record: Record) -> str:
     """Return the path of `results.json`, relative to the folder in which the commands are run.
 
-    `record.options` are the options of commands that repeat cases. Their `--out` is a subfolder of the report
-    folder, to protect `results.json`. So the returned path is in the parent folder of `--out`.
+    The path is derived from `record.options`, the options of commands that repeat cases. In these options,
+    `--out` is a subfolder of the report folder, so that a repeated run keeps the old `results.json`.
     """
     return _resolve_record_path(record.options)
 

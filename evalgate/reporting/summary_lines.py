@@ -168,8 +168,8 @@ def format_mean(metric: MetricSummary) -> str:
 def format_baseline(metric: MetricSummary) -> str:
     """Return the baseline's mean as text, with enough digits to compare it with the mean and the minimum.
 
-    If Δ (the change since the baseline) is 0 or unknown although the two means differ, they are means of
-    different cases. Then the usual two decimals are enough.
+    The two means may differ although Δ (the change since the baseline) is 0 or unknown. They are then means
+    of different cases, and the usual two decimals are enough.
     """
     if metric.delta or metric.baseline == metric.score:
         return _format_beside_others(metric, metric.baseline)

@@ -91,10 +91,12 @@ def build_trace_graph(
 ) -> TraceGraph:
     """Return the graph of a trace.
 
-    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. The
-    caller of a tool is the author of its span; without an author, it is the agent of the nearest agent span
-    around the tool's span. The caller of an agent is the agent of the nearest agent span around its own span.
-    A tool that was offered to a model is a node even if it was not called.
+    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. A tool
+    that was offered to a model is a node even if it was not called.
+
+    The caller of a tool is the author that its span names. If the span names no author, the caller is the
+    agent of the nearest agent span around it. The caller of an agent is found in the same way, but without
+    the author.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)

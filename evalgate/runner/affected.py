@@ -103,8 +103,8 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
     Raises:
         UnknownChangeError: there is no commit to compare with. In a pull request, it is also raised if git
-            does not know the target branch, cannot compare, or finds no difference between HEAD and the
-            commit at which HEAD branched off: then HEAD is perhaps not the change.
+            does not know the target branch or cannot compare, or if HEAD has the same files as the commit at
+            which it branched off: then HEAD perhaps lacks the change.
     """
     if base_revision:
         yield base_revision
@@ -123,10 +123,10 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
     """Return `known` with `unknown_because` set on each suite that has an outdated list of opened files.
 
-    With this field, every change affects the suite. The list names the files that the agent opened in a
-    stored run. It is outdated if a listed file was edited after this run, because the edited file may open
-    further files. Files in `changed` do not count, because they affect the suite anyway. Files that git does
-    not track do not count, either.
+    Every change affects a suite with this field. The list names the files that the agent opened in a stored
+    run. It is outdated if a listed file was edited after this run, because the edited file may open further
+    files. Files in `changed` do not count, because they affect the suite anyway. Files that git does not
+    track do not count, either.
 
     Raises:
         UnknownChangeError: git fails.
@@ -159,8 +159,8 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     """Return `known` with `unknown_because` set on each suite with opened files that git does not track.
 
-    With this field, every change affects the suite. Its text names one of the files. Files that a glob in
-    `known.ignored` matches do not count.
+    Every change affects a suite with this field. The text of the field names one of the files. Files that a
+    glob in `known.ignored` matches do not count.
 
     Raises:
         UnknownChangeError: git fails.
@@ -215,9 +215,10 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
 
 
 def _iter_texts(value: object) -> Iterator[str]:
-    """Yield every string in `value`, which may nest mappings, lists and tuples; keys are not yielded.
+    """Yield every string in `value`, a setting of the agent, because the string may be a path.
 
-    For a mapping with the keys `context` and `dockerfile`, yield the joined path of the Dockerfile as well.
+    Strings in nested mappings, lists and tuples are yielded too, but no keys of mappings. For a mapping with
+    the keys `context` and `dockerfile`, yield the joined path of the Dockerfile as well.
     """
     if isinstance(value, str):
         yield value
@@ -270,9 +271,11 @@ def _join_tracked_files(
 ) -> tuple[frozenset[str], str]:
     """Return (files that the agent opens in `eval_sets`, reason why every change affects these eval sets).
 
-    The reason is the end of a sentence; "" if there is none. If `tracked` has no list for one of the eval
-    sets, this is the reason. If `tracked` is None, because no files are tracked, the reason is that the suite
-    has no globs; if it has some (`has_globs`), there is no reason.
+    The reason is the end of a sentence; "" if there is none. There is a reason in two cases:
+
+    - `tracked` has no list for one of the eval sets.
+    - `tracked` is None, because no files are tracked, and `has_globs` is False: no globs tell which files
+      concern the suite.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -296,10 +299,10 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Return the eval sets of a suite, as a mapping from their paths in the suite to their paths in the plan.
+    """Return the eval sets of a suite: a mapping from the path in the suite to the path in the plan.
 
-    Both paths may differ: the suite may name a link, and the plan the link's target. An eval set that is not
-    in the plan is mapped to its path in the suite. `names` are the files, folders and globs of the suite.
+    The paths differ if the suite names a link, and the plan the link's target. An eval set that is not in
+    the plan is mapped to its path in the suite. `names` are the files, folders and globs of the suite.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}

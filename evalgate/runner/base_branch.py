@@ -59,7 +59,7 @@ class BaseVersion:
     """
 
     copy: Path | None = None
-    """Copy of the base branch's file; None if the base branch lacks the file, or if its file is not used."""
+    """Copy of the base branch's file; None if the branch has no file, or the checked-out file is used."""
     is_missing_on_base: bool = False
     """True if git tracks the checked-out file, and the base branch lacks the file."""
 
@@ -170,8 +170,8 @@ class RuleFiles:
     def has_file(self, path: Path) -> bool:
         """Return True if `path` exists in the working folder or is a file on the base branch.
 
-        The base branch counts only if its rules apply. In the working folder, `path` may also be a folder or
-        a link that leads nowhere: reading it raises an error.
+        The base branch counts only if its rules apply. In the working folder, a folder or a broken link at
+        `path` counts as well, so that the caller tries to read it, which raises an error.
 
         Raises:
             InvalidInputError: git cannot read the file of the base branch.
@@ -230,10 +230,10 @@ class RuleFiles:
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
         """Read the thresholds file that the user named, or else the file in the working folder.
 
-        If `thresholds_file` is None and the folder has no file, return the defaults. If `thresholds_file` is
-        a folder, the files in it hold the criteria of each eval set, as in tRPC-Agent-Go's base folder of
-        metrics. These criteria replace the criteria of the thresholds file in the working folder, but the
-        other sections of that file still apply.
+        If `thresholds_file` is None and the folder has no file, return the defaults. `thresholds_file` may
+        also be a folder with one file of criteria for each eval set, as in tRPC-Agent-Go. These criteria
+        replace the criteria of the thresholds file in the working folder. All other sections of that file
+        still apply.
 
         Raises:
             InvalidInputError: the file has a problem, or cannot be read from the folder or the base branch.
@@ -249,7 +249,10 @@ class RuleFiles:
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def _is_folder(self, path: str) -> bool:
-        """Return True if `path` is a folder on the base branch, or is one here and no file on the branch."""
+        """Return True if `path` is a folder on the base branch.
+
+        Also return True if it is a folder in the working folder, unless it is a file on the base branch.
+        """
         if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
             return True
         return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
@@ -284,10 +287,10 @@ class RuleFiles:
     def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the tracked files at the pathspecs `paths` that differ from the base branch's commit.
 
-        Some of them may have been changed on the base branch only. Return [] without pathspecs, if the base
+        This includes files that only the base branch has changed. Return [] without pathspecs, if the base
         branch's rules do not apply, if git does not know the base commit, or if git fails. `options` are
-        options of `git diff`. Without options, all files of a submodule count as changed if its commit
-        differs.
+        options of `git diff`. Without options, all files of a submodule count as changed if the submodule's
+        commit differs.
         """
         with suppress(git.GitError):
             return self._list_changes(self.base_commit, paths, options) if self.base_commit else []

@@ -43,7 +43,7 @@ class CalibrationCase(BaseModel):
     expected: str | None = None
     """Expected response, for a metric that compares with one."""
     rubrics: Mapping[str, str] = Field(default_factory=dict)
-    """Texts by id of further rubrics, in addition to the rubrics of the metric."""
+    """Rubrics in addition to those of the metric: maps the id of a rubric to its text."""
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
     """True if people let the response pass, False if not; or the score that people gave."""

@@ -40,7 +40,7 @@ def add_case_checks(
 def _iter_note_thresholds(
     eval_set: EvalSet, thresholds: Thresholds, context: MetricContext, problems: list[Problem]
 ) -> Iterator[tuple[str, Thresholds]]:
-    """Yield (id of the case, its checks as `Thresholds`) for each selected case with checks in the notes.
+    """Yield (id of the case, its checks as `Thresholds`) for each selected case with checks in its notes.
 
     Wrong checks are appended to `problems`. A case with checks that cannot be parsed is left out.
     """

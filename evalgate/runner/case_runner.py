@@ -53,8 +53,8 @@ After one more loss the run is given up, with the outcome of `SessionLostError`:
 class _AttemptResult:
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """Retry that could succeed: `alone` in a worker process, `later` (after a pause), or `elsewhere` (on
-    another machine). `no` if no retry could succeed."""
+    """Kind of retry that could succeed. `alone`: as the only case in a worker process. `later`: after a
+    pause. `elsewhere`: on another machine. `no`: no retry could succeed."""
     retry_after_s: float | None = None
     """Pause in seconds for which the service asked; None if it asked for no pause."""
 
@@ -104,7 +104,7 @@ class CaseRunner:
 
         Args:
             agent: The agent, already started as a context manager.
-            create_user: Function that creates the user of a run.
+            create_user: Function that creates the (scripted or simulated) user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
             stop_reason: Function that returns the reason why no further run may begin, such as a spent
                 budget; None if there is no reason. It is called before each retry, except after the death of
@@ -122,8 +122,8 @@ class CaseRunner:
     ) -> CaseRun:
         """Make a run of a case, and retry it if something other than the agent failed.
 
-        - If the worker died, the case is run once more, alone in a worker. If the case was alone already, the
-          agent crashed, and there is no retry.
+        - If the worker died, the case is run once more, alone in a worker. If this worker dies as well, the
+          case was the cause, and there is no further retry.
         - After a transient fault, the case is run again after a pause, as often as the throttle allows.
         - If the worker's machine was lost, the case is run again at once, at most `_MOST_LOST_MACHINES`
           times. After the next loss, the outcome is `faulted`.

@@ -139,10 +139,10 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Return the names of judged metrics that were judged otherwise in the baseline, or not at all.
+    """Return the names of judged metrics that have other settings in the baseline, or are not in it.
 
-    Such a metric has another fingerprint, or none, in the baseline. `judged` has the fingerprints of each
-    case's judged metrics, by metric name. Only cases that are in `keys` and in the baseline are compared.
+    Settings, such as the judge, are compared by fingerprint. `judged` has the fingerprints of each case's
+    judged metrics, by metric name. Only cases that are in `keys` and in the baseline are compared.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
@@ -163,9 +163,9 @@ def describe_estimate(
 ) -> Iterator[str]:
     """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
-    `spent` is the part of the budget that is used already; None for nothing. `others` are names of
-    metrics that were judged otherwise in the baseline. `growth` is the largest factor by which `runs: auto`
-    may multiply the runs.
+    `spent` is the part of the budget that is used already; None for nothing. `others` are the names of
+    metrics that have another judge or other settings in the baseline. `growth` is the largest factor by
+    which `runs: auto` may multiply the runs.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))

@@ -25,7 +25,7 @@ class CurrentCases:
     silent: frozenset[CaseKey] = frozenset()
     """Cases that cannot close the gate: quarantined cases, and imported cases that were not reviewed yet."""
     problem: str = ""
-    """Reason, as part of a sentence, why policies that the thresholds file has are not known; else ""."""
+    """Reason, as part of a sentence, why weights and quarantine of cases do not count; "" if they count."""
 
     @property
     def weights(self) -> Mapping[str, float]:

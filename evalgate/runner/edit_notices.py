@@ -163,7 +163,7 @@ def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
 
 
 def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
-    """Return the paths, all links on the way to their files, and the files' paths without links.
+    """Return each path, all links on the way to its file, and the path of the file without links.
 
     Paths outside of the repository are left out.
     """

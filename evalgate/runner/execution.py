@@ -11,8 +11,8 @@ The calls from the whole gate down to one turn of the agent are:
 - `PlanExecution._make_round`, `scheduler.run_requests`: one round, several runs at once;
 - `CaseRunner.make_run`: one run of one case, with its retries;
 - `CaseRunner._make_attempt`, `_attempt_conversation`: one attempt at a run;
-- `Agent.open_session`: its conversation with the agent;
-- `_ConversationDriver.run_conversation`, `AgentSession.run_turn`: its turns, one by one.
+- `Agent.open_session`: the attempt's conversation with the agent;
+- `_ConversationDriver.run_conversation`, `AgentSession.run_turn`: the turns of the conversation.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ class JudgeAssessment:
     """Number of answers that do not count, because as many people label them pass as fail."""
     accuracy: JudgeAccuracy
     floors: Mapping[str, tuple[float, FloorDecision]]
-    """(floor from 0 to 1, decision) by the name of the figure, such as `tpr`."""
+    """Maps the name of a figure, such as `tpr`, to (floor from 0 to 1, decision on this floor)."""
 
     @property
     def missed(self) -> list[str]:
@@ -212,7 +212,7 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge that `unreliable` leaves out, and one about `unlabelled` metrics.
+        """Yield a sentence about each judge that misses no floor, and one about the `unlabelled` metrics.
 
         Such a judge reaches every minimum of `judge.floor`, or has too few labels for a decision.
         """

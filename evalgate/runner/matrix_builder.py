@@ -236,8 +236,8 @@ def _compute_mean_score(
     """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score.
 
     `table` holds scores as shares of the metric's range, and `rows` are names of its rows. `ranges` are the
-    ranges of metrics by name, to convert the mean to a score. `metric` is the name of the metric; a number
-    such as ` #2` at its end does not count.
+    ranges of metrics by name, to convert the mean to a score. `metric` is the name of the metric. If another
+    metric has the same name, a number such as ` #2` follows, which is ignored.
     """
     means, weights = [], []
     for name, scores in table.cases.items():
@@ -291,9 +291,10 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if all runs of a case have equal replies, for each case and over all variants.
+    """Return True if the replies to each case are equal in all runs of all variants.
 
-    Runs that failed through no fault of the agent do not count.
+    Then the agent perhaps ignores the varied settings. Runs that failed through no fault of the agent do not
+    count.
     """
     for cases in zip(*(record.cases for record in records), strict=True):
         replies = [

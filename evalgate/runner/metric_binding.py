@@ -43,8 +43,9 @@ def build_metric_context(
 ) -> MetricContext:
     """Build the context with which all metrics of a run are built.
 
-    `config` is the config of `thresholds` with the options of the command line applied. The fields `folder`
-    and `is_literal` keep their defaults: `bind_metrics` sets these fields for each thresholds file.
+    `config` is the config of `thresholds` with the options of the command line applied. In the
+    context, the fields `folder` and `is_literal` keep their defaults: `bind_metrics` sets these fields for
+    each thresholds file.
     """
 
     def load_personas() -> Mapping[str, object]:
@@ -92,7 +93,7 @@ def bind_metrics(
 
 @asynccontextmanager
 async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[None]:
-    """Return a context manager that closes each metric with resources at the end of the `with` block.
+    """Return a context manager; the end of its `with` block closes each metric that holds resources.
 
     A metric that is bound several times is closed once.
     """
@@ -342,8 +343,8 @@ def check_runs(thresholds: Thresholds, config: Config) -> None:
     """Check that each case is run often enough for the criteria with pass^k or pass@k.
 
     Raises:
-        InvalidInputError: the k of a criterion is greater than the number of runs (with `runs: auto`: than
-            `max_runs`).
+        InvalidInputError: the k of a criterion is greater than the number of runs, or greater than
+            `max_runs` if the number of runs is `auto`.
     """
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [

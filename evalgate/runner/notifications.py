@@ -106,7 +106,7 @@ def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]
 
 
 def _read_rejection(answer: str) -> str:
-    """Return the number of events that a receiver rejected, and its reason, as text.
+    """Return the number of events that a receiver rejected, and the receiver's reason, as text.
 
     `answer` is the body of the response. Return "" if the receiver accepted all events.
     """

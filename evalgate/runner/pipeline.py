@@ -2,7 +2,7 @@
 
 This module reads the baseline, and sets up agent and journal. The plan already contains the eval sets.
 
-The calls from a finished run to the exit code (`execution.py` lists those before, down to one turn):
+The calls from a finished run to the exit code, in order (`execution.py` lists the calls before these):
 
 - `RunResults.score_finished_run`, `scoring.score_run`: score one run, as soon as it has ended;
 - `PreparedRun.build_record`, `record_builder.build_record`: all that follows the last run;
@@ -133,7 +133,7 @@ class PreparedRun:
     hooks: RunHooks
     """Functions to call while the agent starts and when the runs begin."""
     _clock: float
-    """Value of `time.monotonic` at the start, in seconds."""
+    """Value of `time.monotonic`, in seconds, at the time `created_at`."""
     control_result: "ControlResult | None" = None
     """Result of the control runs (runs of the base commit's agent). None until these runs are made, if
     `gate.control` is off, and for a shard."""

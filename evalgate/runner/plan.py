@@ -68,8 +68,8 @@ class Plan:
     anchor_store: BaselineStore | None = None
     """Store of the baseline that `gate.anchor` names and that stays fixed for months; None without it."""
     label_check: "LabelCheck | None" = None
-    """Decisions, by people's labels, if the judges reach the minima in `judge.floor`. None if no minimum
-    needs labels."""
+    """Comparison of the judges with people's labels, which tells if they reach the minima in `judge.floor`.
+    None if no minimum needs labels."""
     create_user: CreateUser = create_scripted_user
     """Function that creates the user who talks to the agent in a run."""
     user_config: UserConfig | None = None
@@ -116,7 +116,7 @@ class Plan:
         """Return the plan with only the cases in `keys`, which are pairs (eval set id, case id).
 
         The other cases count as not selected by the user, so they are not compared with the baseline. Suites
-        without a case in `keys` are dropped. If no eval set is complete then, `min_cases` is lowered to the
+        without a case in `keys` are dropped. If then no eval set is complete, `min_cases` is lowered to the
         number of cases.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
@@ -438,7 +438,7 @@ def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`, with `min_cases` at most the number of cases if no eval set is complete.
+    """Return `gate`; if no eval set is complete, `min_cases` is at most the number of selected cases.
 
     Without a complete eval set, the user selected few cases on purpose, so that their small number is no
     reason to refuse a verdict.

@@ -65,7 +65,7 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
 
 
 def _describe_old_files(eval_sets: Sequence[EvalSet], session: SessionConfig | None) -> Iterator[str]:
-    """Yield one notice if eval sets have the format (a JSON list) that Google ADK used before eval sets."""
+    """Yield one notice if files have the format (a JSON list) that Google ADK used before its eval sets."""
     old = [each for each in eval_sets if each.format_name == "adk-legacy" and each.path]
     if not old:
         return

@@ -114,7 +114,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if `results.json` exists; after `clear_previous_reports`, this run has written it."""
+        """Return True if `results.json` exists. After `clear_previous_reports`, this run wrote the file."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -161,8 +161,8 @@ class Publisher:
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, post and send the record, and return the exit code.
 
-        `options` select the reports, posts and receivers. The record is also copied to the history of
-        results. In GitHub Actions, the summary, outputs and annotations of the step are written as well.
+        The field `options` selects the reports, posts and receivers. The record is also copied to the history
+        of results. In GitHub Actions, the summary, outputs and annotations of the step are written as well.
 
         The exit code is that of the record. If the gate would pass but a report cannot be written, the
         verdict becomes `error` and the exit code 2, because readers of the reports would not know the

@@ -128,7 +128,7 @@ def build_gate_input(
 
 
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the ids of the eval sets of which arguments `FILE:CASE` selected only some cases.
+    """Return the ids of the eval sets from which arguments `FILE:CASE` selected only some of the cases.
 
     Return () if options such as `--tag` selected the cases: `Record.selection` then describes the selection.
     """

@@ -58,7 +58,7 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting `runs` with which the stored runs were made."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric, which decides how the runs of a case are aggregated.
+    """Criterion of each metric, by metric name. It decides how the runs of a case are aggregated.
 
     If `case_policies` is not None, the criterion also replaces the stored threshold. Then metrics without a
     criterion are left out, except `final_session_state`."""
@@ -70,7 +70,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record decided again by `rules`, without its control runs and comparison with an anchor."""
+    """Decide a record's verdict again by `rules`, without its control runs and anchor; return the record."""
     # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
@@ -117,9 +117,9 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`, with `min_cases` at most the number of cases if the user selected single cases.
+    """Return `gate`; if the user selected single cases, `min_cases` is at most the number of these cases.
 
-    The user selected single cases with options such as `--tag`, or if arguments `FILE:CASE` left out cases of
+    Options such as `--tag` select single cases, and so do arguments `FILE:CASE` if they leave out cases of
     every eval set. Then a small number of cases is no reason to refuse a verdict.
     """
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
@@ -168,9 +168,9 @@ def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresh
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
-    """Return the reasons to distrust a record that its cases do not show, such as a spent budget.
+    """Return the reasons, such as a spent budget, to distrust a record although its cases look complete.
 
-    With such a reason, a record has no verdict under any settings of the gate. Return () if there is none.
+    A record with such a reason has no verdict under any settings of the gate. Return () without a reason.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -184,7 +184,7 @@ def aggregate_stored_scores(
 ) -> ScoredRuns:
     """Return the stored scores of every case, aggregated over the runs that count. No metric is called.
 
-    The runs that count are those in the rounds (one run of every case) of the statistical decision.
+    A round is one run of every case. Runs count if they are in a round that the statistical decision used.
     """
     scored = tuple(apply_rules(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
@@ -296,9 +296,9 @@ def build_stored_record(
 ) -> Record:
     """Return a copy of the record `like`, with cases built from the runs of a baseline.
 
-    A baseline stores no thresholds. So a metric gets the threshold in the policy of the case; without it, the
-    threshold of its criterion in `criteria`, which are by metric name; without a criterion, 0. A case that is
-    not in `case_policies` gets the default policy; with None, all cases do.
+    A baseline stores no thresholds. So the threshold of a metric comes from the policy of the case, or else
+    from `criteria` (criteria by metric name), or else is 0. A case that is not in `case_policies` gets the
+    default policy. If `case_policies` is None, all cases get it.
     """
     known = case_policies or {}
     cases = (

@@ -60,8 +60,8 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 def _find_edited_scores(record: Record) -> Iterator[str]:
     """Yield a clause about each score of a run that only an edit can have made.
 
-    Ranges are checked only if the record has `criteria`, which say which metric gave a score; older files
-    lack them.
+    Ranges are checked only if the record has `criteria`, which name the implementation of each metric. Older
+    files lack `criteria`.
     """
     criteria = record.index_criteria()
     for case in record.cases:

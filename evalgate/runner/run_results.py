@@ -246,15 +246,16 @@ class RunResults:
     def earlier_judge_usage(self) -> RunUsage:
         """Return the usage of judges in a resumed run or merged shards, for the `RunStart` of further runs.
 
-        The field `spent` of the result is left empty: further runs have the same meter of the budget, which
-        has counted the spent amount already.
+        The field `spent` of the result is left empty: further runs share the meter of the budget, and it has
+        counted the spent amount already.
         """
         return RunUsage(self._run_start.used.judge_usage)
 
     async def is_judge_reliable(self) -> bool:
-        """Return False if a judge agrees too rarely with people's labels or with those in `judge.anchors`.
+        """Return False if a judge agrees too rarely with people: by stored labels, or by `judge.anchors`.
 
-        With `judge.anchors`, the first call has all its responses judged, which costs tokens.
+        `judge.anchors` is a file of responses with labels. If it is set, the first call lets the judge score
+        all of these responses, which costs tokens.
         """
         if self.plan.label_check is not None and self.plan.label_check.unreliable:
             return False

@@ -117,7 +117,10 @@ def _check_file(file: EvalSetFile, to: str | None, names: Sequence[str]) -> None
 
 
 def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:
-    """Return True if the file can also be read as `format_name`: adk-rs reads most Google ADK files."""
+    """Return True if the file can also be read in the format `format_name`.
+
+    For example, most files in Google ADK's format can also be read in the format `adk-rs`.
+    """
     try:
         plugin_registry.get_formats()[format_name].read_eval_set(parse_json(file.data, file.shown_as))
     except InvalidInputError:

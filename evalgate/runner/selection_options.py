@@ -50,9 +50,9 @@ def select_plan_cases(
     cases.
 
     Raises:
-        InvalidInputError: an option is wrong, no case is selected (but no error if the change affects no
-            suite), the record of `--failed` cannot be used, or the baseline, which lists the files that
-            the agent opened, cannot be read.
+        InvalidInputError: an option is wrong, the record of `--failed` cannot be used, or the baseline,
+            which lists the files that the agent opened, cannot be read. It is also raised if no case is
+            selected, except if the change affects no suite.
     """
     every: Sequence[Candidate] = _list_candidates(plan)
     found = every

@@ -253,7 +253,7 @@ class _Expected(NamedTuple):
 
     bound: BoundMetric
     is_mean: bool
-    """True: the metric's score of a run must be the mean of its scores of the turns."""
+    """True: the score of a run must be the mean of the scores that the metric has for the run's turns."""
 
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:

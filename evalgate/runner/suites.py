@@ -234,7 +234,7 @@ def _add_case_checks(
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks that are written with single cases added to their metrics.
+    """Add the checks that case notes define for single cases to the metrics; return the new suites.
 
     Raises:
         InvalidInputError: a check is wrong, or needs more runs of a case than are made.
@@ -330,7 +330,7 @@ def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
     """Yield a problem for each metric with rubrics in a case, if the suite lacks it or no model judges it.
 
-    Only suites are checked that have their thresholds from a `.metrics.json` (of tRPC-Agent-Go).
+    Only suites with thresholds from a `.metrics.json` (of tRPC-Agent-Go) are checked.
     """
     if suite.thresholds.dialect != "trpc":
         return

@@ -31,7 +31,7 @@ HOW_TO_CONFIGURE = (
 
 
 def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
-    """Return the eval sets with stories of watsonx Orchestrate cases as scenarios for a simulated user.
+    """Return the eval sets; the stories of watsonx Orchestrate cases become scenarios of a simulated user.
 
     Call this if the setting `user.stories` is `played`.
     """
@@ -139,7 +139,8 @@ def load_personas(
     """Return the built-in personas and the personas of the user's file, by name.
 
     `own` is the `user` section, which may name the file; None if there is no section. The file's path is
-    relative to the folder of `thresholds`. `locate` returns the path to read instead of this path.
+    relative to the folder of `thresholds`. `locate` returns the path to read instead of this path, such as a
+    copy of the base branch's file.
 
     Raises:
         InvalidInputError: the file cannot be read, or is invalid.

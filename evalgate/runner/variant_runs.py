@@ -78,7 +78,7 @@ class _Stage:
     agents: Sequence[Agent]
     progress: ProgressListener
     starts: Sequence[RunStart]
-    """Journal of each variant, with the finished runs and the usage from before an interruption."""
+    """Journal of each variant, with the finished runs and the usage that an interruption left behind."""
     run_results: list[RunResults] = field(init=False)
     """Results of each variant, in the order of `variants`."""
     interrupted: bool = False
@@ -86,7 +86,7 @@ class _Stage:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """Maps the message of a failure that prevented runs to the name of the first variant with such a run."""
+    """Maps the message of a failure to the name of the first variant with a run that it prevented."""
 
     def __post_init__(self) -> None:
         self.run_results = [
@@ -300,7 +300,8 @@ async def _make_all_runs(
     """Start the agents, make the runs of `stage`, then fresh runs of the first variant and the winner.
 
     Return the second stage, which has these fresh runs. Return None if `choose_winner` returns None, or if
-    runs of `stage` are missing. A cancellation raises no error: it sets `interrupted` of `stage`.
+    runs of `stage` are missing. A cancellation raises no error: it sets `interrupted` of `stage`. `begin` is
+    called once all agents have started.
 
     Raises:
         EvalgateError: an agent cannot be started, or its entry point does not exist.

@@ -125,7 +125,7 @@ def _find_problem(name: str, sign: str) -> str:
 
 
 def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
-    """Build a variant for every combination of the values; the first variant has the first of all values.
+    """Build a variant for every combination of values; the first has the first value of each variation.
 
     All variants share the eval sets, metrics, judges and budget of `plan`. `agent_name` is the WHAT of
     `--agent KIND:WHAT`; "" without this option.

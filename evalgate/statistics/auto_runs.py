@@ -82,10 +82,10 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs: int) -> tuple[float, float]:
-    """Return (p, p·m): p is the chance of a stop after exactly `rounds` rounds, and m the mean sum then.
+    """Return (p, p·m): the chance p of a stop after exactly `rounds` rounds, and the mean sum m at this stop.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
-    deviation `deviation`. Another round follows round k if k is below `min_runs`, or if the sum is at most k
+    deviation `deviation`. The run stops after round k if k is at least `min_runs`, and the sum is above k
     times `limit`.
     """
     reached = [(1.0, 0.0)]
@@ -104,10 +104,11 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs:
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return (probability, sum) pairs after round number `rounds`; `reached` has the pairs before this round.
+    """Return the distribution of the sum after round number `rounds`, as pairs (probability, sum).
 
-    A sum adds up the averages of all rounds so far. Sums above `most` are left out: no round follows them.
-    `deviation` is the standard deviation of a round's average.
+    A sum adds up the averages of all rounds so far. `reached` has the pairs before this round, and
+    `deviation` is the standard deviation of a round's average. The result has only sums up to `most`, because
+    the run stops at a larger sum.
     """
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
@@ -126,8 +127,8 @@ class NextRuns:
     runs: Mapping[str, tuple[int, ...]]
     """Maps a case id to the numbers (from 1) of its next runs; never empty. All runs can be made at once."""
     why: Literal["round", "follow_up"]
-    """`round`: every case with fewer runs than the round needs gets the missing runs. `follow_up`: each case
-    that may have broken gets one more run."""
+    """`round`: each case gets the runs that it lacks for the present round. `follow_up`: each case that may
+    have broken gets one more run."""
 
 
 Step: TypeAlias = NextRuns | Decision
@@ -136,16 +137,15 @@ Step: TypeAlias = NextRuns | Decision
 def plan_next_step(tables: Mapping[str, ScoreTable], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision if no further runs are needed.
 
-    After a `NextRuns`, the caller makes its runs, appends their scores (None without a score) to
-    `CaseScores.candidate` of their cases, and calls again, at most `max_runs + confirm_runs` times. With
-    fixed `runs`, every case gets this number of runs in one round. Only cases that may have broken get more.
+    After a `NextRuns`, the caller makes these runs, appends the scores (None without a score) to
+    `CaseScores.candidate`, and calls again, at most `max_runs + confirm_runs` times. With fixed `runs`, every
+    case gets this number of runs in one round. Only cases that may have broken get more.
 
-    The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
-    chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and can
-    still reach `max_drop` (see `futility`), or while a minimum, pass^k or a required proof is undecided.
-
-    No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
-    after a case broke. A deterministic metric (`is_deterministic`) needs only the first `min_runs` rounds.
+    With `runs: auto`, another round follows while a minimum, pass^k or a required proof is undecided, or a
+    drop of half of `max_drop` or more may still reach `max_drop` (`futility`). No round follows after
+    `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast` after a case broke. A
+    deterministic metric (`is_deterministic`) needs only the first `min_runs` rounds. After k rounds, averages
+    use only the first k runs of every case, so that follow-up runs of failed cases do not change them.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -203,7 +203,7 @@ def decide_available_runs(tables: Mapping[str, ScoreTable], parameters: Paramete
 
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
-    """Return the numbers of runs of each case at the first and at the last comparison of the averages."""
+    """Return (first, last): the runs per case at the first and at the last comparison of the averages."""
     return parameters.first_runs, parameters.runs or parameters.max_runs
 
 

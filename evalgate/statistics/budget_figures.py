@@ -20,7 +20,7 @@ class CaseFigures:
     """Figures of one case, such as its tokens: one for each run, None for a run that is not compared."""
 
     baseline: Sequence[Score] | None
-    """Oldest run first; None: the baseline does not know the case."""
+    """Figures of the stored runs, the oldest first; None: the baseline does not know the case."""
     candidate: Sequence[Score]
     weight: float = 1.0
     comparable: bool = True
@@ -36,7 +36,7 @@ class LogShares:
 
     cases: Mapping[str, CaseScores]
     width: float
-    """Difference of natural logarithms that is a difference of 1 between shares."""
+    """Difference of two natural logarithms that becomes a difference of 1 between their shares."""
 
     def to_ratio(self, drop: float) -> float:
         """Convert a drop of the mean share to a ratio: the candidate's figures divided by the baseline's."""
@@ -95,7 +95,10 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float) -> int:
-    """Return the fewest runs of which at least one exceeds the true 95th percentile with chance 1 − alpha."""
+    """Return the fewest runs of which the largest figure is an upper bound of the true 95th percentile.
+
+    The bound holds with a chance of 1 − `alpha` or more. With fewer runs, there is no such bound.
+    """
     return math.ceil(math.log(alpha) / math.log(PERCENTILE) - 1e-9)
 
 

@@ -87,9 +87,9 @@ def classify_case(
         need: number of runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
         limit: most runs of a case that fails with scores above 0, for example because one of two turns is
-            wrong. Such a case gets further runs on two conditions: each of its runs is below the stored mean
-            by at least `case_drop`, and further runs like its worst run would confirm a break. None: no case
-            gets more than `need` runs.
+            wrong. Such a case may need more than `need` runs to confirm a break. It gets them on two
+            conditions: each of its runs is below the stored mean by at least `case_drop`, and further runs
+            like its worst run, up to `limit`, would confirm the break. None: no case gets more than `need`.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -171,13 +171,13 @@ def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
 
 @frozen
 class BreakageCriteria:
-    """Numbers of first runs that suffice to call a failing case broken."""
+    """Numbers of runs after which a failing case is called broken; only its first runs count."""
 
     in_a_row: int
-    """Number of first runs that suffices if all of them failed."""
+    """A case is broken if this number of runs was made, and all of them failed."""
     with_one_pass: int | None
-    """Number of first runs that suffices if exactly one of them passed. None: a case with a passed run is
-    never called broken."""
+    """A case is also broken if this larger number of runs was made, and only one of them passed. None: a case
+    with a passed run is never called broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
         """Classify a case by its runs in order; `misses` has True for each failed run.
@@ -186,7 +186,7 @@ class BreakageCriteria:
         - `flake`: too many runs passed.
         - `open`: too few runs were made to decide.
 
-        The fields limit the number of first runs that count, so that later runs give luck no second chance.
+        Only the first runs count, up to the numbers in the fields. So a `broke` or `flake` is final.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"

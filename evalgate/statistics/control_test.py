@@ -1,21 +1,24 @@
 """Distinguish a change of the agent from a drift of its provider, by fresh runs of two commits.
 
-The comparison with the baseline cannot distinguish the two, because the stored runs were made before both.
-It yields suspects: cases and averages that seem to have fallen. The control comparison runs two agents on the
-suspects in turn: the base commit's agent (the control) and the changed agent (the head). It compares these
-fresh runs alone, because the head's earlier runs were selected for failures. Only the answer `drifted` uses
-the stored runs.
+The stored runs of the baseline were made before both, so a comparison with the baseline cannot distinguish
+them. It only finds suspects: cases and averages that seem to have fallen. The control comparison then runs
+two agents on the suspects in turn: the base commit's agent (the control) and the changed agent (the head). It
+compares only these fresh runs, because the head's earlier runs were selected for failures. Only the answer
+`drifted` uses the stored runs, too.
 
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
-results, the baseline comparison alone decides. If nothing changed, false alarms are at most as frequent as
-with the baseline comparison alone. After a drift that affects head and control alike, the baseline comparison
-may find suspects every time. So the false alarms of the control comparison are limited on their own: to
-`case_alpha` for all cases together, and to `alpha * averages_share` for all averages together.
+results, the comparison with the baseline alone decides. So if nothing changed, the control comparison causes
+no further false alarms. A drift, however, affects head and control alike, and can make suspects in every run.
+Then only the control comparison limits the false alarms: to `case_alpha` for all cases together, and to
+`alpha * averages_share` for all averages together.
 
-A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
-Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck
-explains by the permutation test of `mean_difference.py`. Averages are compared after 1, 2, 4 … rounds, in
-each of which both agents run every case once, and after the last round. Each such comparison is a look.
+- A case is broken if the head fails more often than the control. The test is
+  `paired_failures.compute_sequential_p`, with Holm's procedure over the suspects.
+- An average fell if its drop is at least `max_drop`, and is larger than luck explains. The test is the
+  permutation test of `mean_difference.py`.
+
+In a round, both agents run every case once. Averages are compared after 1, 2, 4 … rounds, and after the last
+round. Each of these comparisons is called a look.
 """
 
 import math
@@ -61,7 +64,7 @@ class CaseSuspect:
     """Fresh runs of the changed agent, in order. True: the run failed in the way that made the case a
     suspect. None: the run has no result through no fault of the agent."""
     control: Sequence[bool | None] = ()
-    """Fresh runs of the base commit's agent, in order, with the same values as in `head`."""
+    """Fresh runs of the base commit's agent, in order; True and None mean the same as in `head`."""
 
 
 @frozen
@@ -101,8 +104,8 @@ class AverageSuspect:
     drops: Mapping[str, float] = field(default_factory=dict)
     """Maps a case to its drop from the baseline: stored mean minus the changed agent's mean.
 
-    If the drop of the average without drifted cases is less than half of `max_drop`, the average needs no
-    fresh runs. If `drops` is empty, this is not checked.
+    If the drop of the average without drifted cases is less than half of `max_drop`, drift explains the drop,
+    and the average needs no fresh runs. If `drops` is empty, this is not checked.
     """
 
 
@@ -200,8 +203,8 @@ def plan_control_runs(
     Args:
         cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
             in any of these ways.
-        averages: average suspects, one for each metric. An average uses equally many pairs of each case:
-            the extra pairs of case suspects do not count.
+        averages: average suspects, one for each metric. An average uses the same number of pairs of every
+            case. Further pairs, which a case got because it is a case suspect, do not count.
         parameters: parameters of the gate. `confirm_runs`, raised to at least 4 and lowered to at most 20,
             limits the pairs of a case. For case suspects the limit rises further, up to 20, until it can
             confirm a total break (all runs of the changed agent fail, and all others pass).
@@ -417,7 +420,8 @@ def _is_futile(
 ) -> bool:
     """Return True if the chance that the drop reaches `limit` by round `last` is `futility` or less.
 
-    Return False in early rounds if too few cases vary to show how much averages vary by luck.
+    Before round `LEAST_PAIRS`, return False if fewer than `_LEAST_VARYING_CASES` cases have differing scores:
+    so few cases do not show how much averages vary by luck.
     """
     # In few rounds, few cases with differing scores do not show the size of luck.
     if look.rounds < LEAST_PAIRS and change.informative < _LEAST_VARYING_CASES:

@@ -36,17 +36,17 @@ class LabelCounts:
     """
 
     passed_right: int
-    """Answers that the judge and people pass."""
+    """Number of labelled answers that both the judge and people pass."""
     passed_wrong: int
-    """Answers that the judge passes and people fail."""
+    """Number of labelled answers that the judge passes and people fail."""
     failed_right: int
-    """Answers that the judge and people fail."""
+    """Number of labelled answers that both the judge and people fail."""
     failed_wrong: int
-    """Answers that the judge fails and people pass."""
+    """Number of labelled answers that the judge fails and people pass."""
     all_passed: int
-    """Answers that the judge passes, labelled or not."""
+    """Number of all answers that the judge passes, labelled or not."""
     all_failed: int
-    """Answers that the judge fails, labelled or not."""
+    """Number of all answers that the judge fails, labelled or not."""
 
     @property
     def labelled(self) -> int:

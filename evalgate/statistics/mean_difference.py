@@ -154,9 +154,9 @@ def _pool_scores(pair: Pair) -> Thousandths:
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
     """Return a lower bound of the number of multiplications that the convolution of all cases takes.
 
-    The convolution adds one case after another to the distribution of the sum of scores. If the sum so far
-    has a possible values, and the next case b, the new sum has at least a + b − 1. The caller skips a
-    convolution that is too expensive even by this bound.
+    The caller skips a convolution that is too expensive even by this bound. The convolution adds one case
+    after another to the distribution of the sum of scores. With m possible sums so far and n possible sums of
+    the next case, this takes m · n multiplications, and yields at least m + n − 1 new sums.
     """
     size, cost = 1, 0
     for pair in pairs:
@@ -287,10 +287,11 @@ def compare_means(
 
 
 def estimate_detectable_growth(change: MeanDifference, max_drop: float, level: float) -> float:
-    """Return the smallest drop of a budget's mean share that is caught about four times in five.
+    """Return the smallest drop of the mean share of budget figures that is caught about four times in five.
 
-    The shares are logarithms of the figures (`LogShares`). They have no largest drop, so the estimate assumes
-    a normal distribution. `max_drop` is the smallest drop that is too large, `level` the level of its test.
+    The shares are computed from the logarithms of figures such as tokens (`LogShares`), so the share drops if
+    the figures grow. The drop has no upper limit, so the estimate assumes a normal distribution. `max_drop`
+    is the smallest drop that is too large, and `level` is the level of its test.
     """
     if change.planned_deviation == 0:
         return max(max_drop, change.half)

@@ -115,8 +115,9 @@ class Decision:
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
-    """Number of runs that were made, and how many fewer these are than the plan: the fixed `runs` of every
-    case, or `max_runs` with `runs: auto`. A run that several metrics score counts once."""
+    """Numbers of runs that were made and saved. The saved runs are the runs of the plan that were not made.
+    The plan is the fixed `runs` of every case, or `max_runs` of every case with `runs: auto`. A run that
+    several metrics score counts once."""
     runs_per_case: Mapping[str, int]
     disagreeing: tuple[str, ...] = ()
     """Names of the metrics with different scores in the runs of a case, although the agent was declared
@@ -143,10 +144,10 @@ class Decision:
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
     """Return the margin of a verdict: how far the average or the pass^k is from its limit.
 
-    The margin also has a number of runs: the fewest runs that could bring the average to the limit. After a
-    pass these runs would have to score 0, after any other verdict 1. The number is None for pass^k, and if
-    all runs together do not suffice. A smaller change may also change the verdict, for example from fail to
-    inconclusive.
+    The margin also has the fewest runs that could bring the average to the limit. After a pass, these runs
+    would have to score 0. After any other verdict, they would have to score 1. The number is None for pass^k,
+    and if all runs together do not suffice. A smaller change of the average may change the verdict, too, for
+    example from fail to inconclusive.
 
     Return None for a verdict that does not depend on the distance:
 

@@ -44,11 +44,11 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Return the ids of the cases that fell most significantly, in the order of `pairs`.
 
-    These are the cases that fell by `case_drop` or more with a p up to a threshold. The threshold is as large
-    as possible, but at most the share `rate` of the returned cases is expected to be unchanged (false
-    discovery rate, by the discrete version of Benjamini and Hochberg; Heyse 2011). For a threshold, the
-    expected number of unchanged cases is a sum over all cases: each case adds the largest p that its scores
-    make possible and that is at most the threshold.
+    These are all cases that fell by `case_drop` or more, and have a p up to a threshold. The function chooses
+    the largest threshold with which at most the share `rate` of the returned cases is expected to be
+    unchanged (the false discovery rate). It uses the discrete version of the method of Benjamini and Hochberg
+    (Heyse 2011): the expected number of unchanged cases is a sum, to which each case adds the largest p that
+    its scores make possible and that is not above the threshold.
 
     Raises:
         ValueError: cases have unequal numbers of runs. If only bad cases were run again, the list would be
@@ -72,9 +72,9 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """Return True if luck alone is expected to give at most `most` cases a p up to the threshold.
+    """Return True if, by luck alone, at most `most` cases are expected to have a p up to the threshold.
 
-    `laws` maps (pooled scores, number of candidate runs) to the number of cases that have both.
+    `laws` counts alike cases: it maps (pooled scores, number of candidate runs) to the number of cases.
     """
     expected = 0.0
     for (pooled, runs), count in laws.items():

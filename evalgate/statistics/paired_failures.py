@@ -2,9 +2,9 @@
 
 The head is the changed agent, the control is the agent before the change. Fisher's exact test is repeated
 after every pair, which gives equal agents many chances of a small p. `compute_repeated_p` corrects the
-smallest p so far: it returns the chance that equal agents have so small a p after any of the pairs that may
-be made. So a decision may be taken after any pair. Dividing the level among the pairs would be simpler, but a
-total break would take two more pairs to confirm.
+smallest p so far: it returns the chance that equal agents ever reach this p, in all pairs that may be made.
+So a decision may be taken after any pair. Dividing the level among the pairs would be simpler, but would need
+two more pairs to confirm a total break (all runs of the head fail, and all runs of the control pass).
 """
 
 import math
@@ -50,8 +50,8 @@ def compute_repeated_p(smallest: float, most: int) -> float:
     """Return the chance that two equal agents ever get a p of at most `smallest` in repeated Fisher's tests.
 
     The test is repeated after each pair of runs, from 1 to `most` pairs. The chance depends on the failure
-    rate of the agents, and is exact for one rate. The result is the largest chance over 64 rates, evenly
-    spaced up to one half.
+    rate of the agents, which is not known. So it is computed exactly for 64 rates, evenly spaced up to one
+    half, and the largest chance is returned.
     """
     limit = smallest + EPSILON
     alive = {(0, 0): 1}
@@ -119,7 +119,8 @@ def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
 def get_max_pairs(suspects: int, parameters: Parameters) -> int:
     """Return the largest number of pairs of runs of a case, 4 to 20, if `suspects` cases share `case_alpha`.
 
-    It is `confirm_runs`, or more if so few pairs cannot confirm a total break.
+    It is `confirm_runs`, or more if `confirm_runs` pairs cannot confirm a total break (all runs of the
+    changed agent fail, and all runs of the other agent pass).
     """
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     level = parameters.case_alpha / max(1, suspects)

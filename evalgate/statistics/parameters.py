@@ -63,9 +63,12 @@ class Parameters:
     """Share of `alpha` for the averages, 0 to 1. The gate uses less than 1, because single cases can close
     the gate, too."""
     doubt: float = 1.0
-    """Level that the metrics share for drops of `max_drop` or more that do not fail. Such a drop is
-    inconclusive if its p is at most this level. With a larger p it passes, unless proof is required. 1: every
-    such drop is inconclusive."""
+    """Level that all metrics share for drops of `max_drop` or more that do not fail.
+
+    Such a drop is inconclusive if its p is at most this level. With a larger p it passes as luck, with two
+    exceptions: proof is required, or even the largest possible drop would have a larger p. Then it is
+    inconclusive, too. 1: every such drop is inconclusive.
+    """
     runs: int | None = None
     """Number of runs of every case; None: `runs: auto`, which makes rounds of one run of every case until it
     can decide."""
@@ -76,7 +79,7 @@ class Parameters:
     case_alpha: float = 0.02
     """Largest chance that at least one unchanged case of the suite is called broken."""
     case_drop: float = 0.25
-    """Smallest drop of the mean of one case that is reported."""
+    """Smallest drop of the mean of one case that counts as a fall of this case."""
     confirm_runs: int = 10
     """Most runs of a case that fell. With fixed `runs` and without `follow_up`, `runs` is the limit."""
     follow_up: bool = False

@@ -112,20 +112,22 @@ class _Spread:
     baseline: float
     """Variance of the baseline's average."""
     round: float
-    """True variance of the candidate's average in one round, which runs each case once."""
+    """True variance of the candidate's average in one round, in which each case is run once."""
     kept: float
-    """Part of `round` that does not come from the runs that the drop turns to 0."""
+    """Part of `round` that comes from the noise of the runs that keep their scores. The rest comes from luck
+    in the number of runs that score 0 because of the drop."""
     pooled: Mapping[int, float]
-    """Maps a number of rounds to the variance of one round's average that the gate would estimate then."""
+    """Maps a number of rounds to the variance of one round's average, as the gate would estimate it after
+    these rounds."""
     permutation: Mapping[int, float]
     """Maps a number of rounds to the variance of the drop under permutation."""
 
 
 class DropModel:
-    """Model of the gate's power to detect a drop of an average, if every case loses the same share.
+    """Model of the gate's power to detect a drop of an average.
 
-    In the model, each run scores 0 with a chance that is the same for all cases. Otherwise it scores as it
-    did before the drop.
+    In the model, the drop turns each run's score to 0 with a chance that is the same for all cases. Any other
+    run scores as before the drop. So the means of all cases fall by the same share.
     """
 
     def __init__(
@@ -219,11 +221,12 @@ class DropModel:
         return _Spread(baseline, candidate, kept, pooled, permutation)
 
     def _compute_least_drop(self, rounds: int, level: float, cases: int) -> float:
-        """Return the drop caused by the fewest lost runs that have a p of at most `level`.
+        """Return the smallest drop that can have a p of at most `level`.
 
-        A lost run scores 0 only because of the drop. A permutation gives a run to the candidate with the
-        chance `share`, and all of k lost runs of k cases with the chance `share` to the power of k. The p
-        of one lost run is this chance. The p of several is half of this chance, as in `compute_suite_tail`.
+        A drop consists of lost runs: runs that score 0 only because of the drop. The result is the drop that
+        the fewest lost runs with such a p cause. A permutation assigns a run to the candidate with a chance
+        s, and all of k lost runs of k cases with the chance s^k. For one lost run, p is s. For several, it
+        is s^k / 2, a mid-p as in `compute_suite_tail`.
         """
         stored = math.fsum(count * case.stored for case, count in self._groups.items()) / self.cases
         share = rounds / (stored + rounds)
@@ -246,7 +249,7 @@ class DropModel:
         return closed / _TRIALS
 
     def _build_stages(self, drop: float, most: int, spread: _Spread, cases: int) -> list["_Stage"]:
-        """Return the stages of `runs: auto`, one after each round."""
+        """Return the decisions of `runs: auto`: one stage after each of `most` rounds."""
         before = self._measure_spread(0.0, most, cases)
         interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
         return [
@@ -271,12 +274,12 @@ class DropModel:
 
 @frozen
 class _Line:
-    """A variance as a linear function of the observed drop: runs that newly score 0 cause both."""
+    """Variance that changes linearly with the observed drop, because runs that newly score 0 cause both."""
 
     before: float
-    """Variance if nothing dropped."""
+    """Variance at a drop of 0."""
     after: float
-    """Variance at the drop `at`."""
+    """Variance at a drop of `at`."""
     at: float
 
     def compute(self, drop: float) -> float:
@@ -290,13 +293,17 @@ class _Stage:
 
     rounds: int
     left: float
-    """1 / `rounds` - 1 / (the largest number of rounds)."""
+    """Variance that the remaining rounds can still add to the drop, as a multiple of `pooled`.
+
+    It is 1 / `rounds` - 1 / (the largest number of rounds), and 0 after the last round.
+    """
     quantile: float
-    """Standard deviations by which a drop must exceed 0 to be more than luck."""
+    """Number of standard deviations from which a drop is more than luck."""
     least: float
-    """Smallest drop that can be more than luck, because a run is lost as a whole."""
+    """Smallest drop that can be more than luck: only whole runs can be lost (`_compute_least_drop`)."""
     futility: float | None
-    """Standard deviations by which the rest of the rounds may raise the drop; None: no stop for futility."""
+    """Number of standard deviations by which the remaining rounds may raise the drop. None: the runs never
+    stop for futility."""
     permutation: _Line
     """Variance of the drop under permutation."""
     pooled: _Line

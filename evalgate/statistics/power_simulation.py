@@ -49,7 +49,7 @@ class DetectableDrop:
     """Size from which drops of the average are caught about four times in five. None: no drop is caught as
     often (in JSON there is no infinity)."""
     unconfirmable: Mapping[str, int | None]
-    """Maps each case in which no break can be confirmed yet to the number of stored runs that would suffice.
+    """Maps each case that has too few stored runs to confirm a break to the number that would suffice.
 
     All further stored runs are assumed to pass. None: 49 further runs are too few. Cases that always passed
     and cases with a mean below `case_drop` are left out.
@@ -123,10 +123,13 @@ def estimate_stored_growth(
     max_drop: float,
     weights: Mapping[str, float] = EQUAL_WEIGHTS,
 ) -> float:
-    """Return the smallest drop of a budget's mean share that is caught about four times in five.
+    """Return the smallest drop of the mean share of budget figures that is caught about four times in five.
+
+    The estimate uses stored runs only. The shares are computed from the logarithms of figures such as tokens
+    (`LogShares`), so the share drops if the figures grow.
 
     Args:
-        shares: stored shares (see `LogShares`) by case, the oldest first; at least one share is not None.
+        shares: stored shares by case, the oldest first; at least one share is not None.
         parameters: parameters of the gate.
         max_drop: smallest drop that is too large.
         weights: maps a case id to the weight of the case; a case that is missing has the weight 1.
@@ -283,11 +286,11 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Simulate the gate `repeats` times for a changed agent, with a drop of every metric's average by `drop`.
+    """Simulate the gate `repeats` times for an agent that lowers the average of every metric by `drop`.
 
     Apart from this drop, the agent's runs are like the stored runs in `history`, which must have at least one
-    case, and at least one run of each case. A metric with an average below `drop` falls to 0. `weights` maps
-    case ids to weights; a case that is missing has the weight 1.
+    case, and at least one run of each case. If the average of a metric is smaller than `drop`, it falls to 0.
+    `weights` maps case ids to weights; a case that is missing has the weight 1.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.

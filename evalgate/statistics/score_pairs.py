@@ -76,7 +76,7 @@ class CaseScores:
     """Raw scores of one metric on one case."""
 
     baseline: Sequence[Score] | None
-    """Oldest run first; None: the baseline does not know the case."""
+    """Scores of the stored runs, the oldest first; None: the baseline does not know the case."""
     candidate: Sequence[Score] | None
     """Scores of the runs so far, in the planned order of runs; None: the case was removed and is not run."""
     weight: float = 1.0

@@ -49,8 +49,8 @@ class VariantScore:
     drop: float
     """`reference - score`; a positive drop is worse."""
     low: float
-    """Lower bound of the drop. With a probability of 95 % or more, all lower bounds of a matrix (`evalgate
-    matrix`) are right together. The same holds for all upper bounds."""
+    """Lower bound of the drop. The lower bounds of all variants and metrics hold at the same time with a
+    probability of 95 % or more. So do the upper bounds."""
     high: float
     p: float
     """Two-sided p: the chance that luck alone gives a difference this large, in either direction."""
@@ -60,11 +60,12 @@ class VariantScore:
     """Smallest drop that is too large (`max_regression`), as a share of the metric's range."""
     cases: int
     needed_runs: int | None = None
-    """Number of runs of each case that would give a conclusion with a chance of 80 %, if the true difference
-    is as measured. None: there is a conclusion already, or a thousand runs would not suffice."""
+    """Number of runs of each case with which an `undecided` comparison would reach a conclusion with a chance
+    of 80 %, if the true difference is as measured. None: there is a conclusion already, or a thousand runs
+    would not suffice."""
     needed_cases: int | None = None
-    """Number of cases that would give a conclusion with a chance of 80 %, with as many runs of each case as
-    now on average. None if `needed_runs` is None."""
+    """Number of cases that would suffice instead, if each case keeps its present number of runs (on average).
+    None if `needed_runs` is None."""
 
     @property
     def is_within_limit(self) -> bool:

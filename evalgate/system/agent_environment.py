@@ -62,16 +62,16 @@ def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names of variables in `source` that the agent does not get, but would get if named.
+    """Return the names of variables in `source` that the agent gets only if the user adds them to `names`.
 
-    `names` are the names that the user gave. Variables that the agent can never get are left out.
+    `names` are the names that the user has given so far. Variables that the agent can never get are left out.
     """
     given = build_agent_environment(source, names)
     return frozenset(name for name in source if name not in given and name not in _NEVER)
 
 
 def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence for each name or pattern in `names` that gives the agent no variable of `source`."""
+    """Return a sentence for each name or pattern in `names` that adds nothing to the agent's environment."""
     notices = []
     for pattern in names:
         wanted = _NamePatterns([pattern])

@@ -217,7 +217,7 @@ def find_submodule_commit(folder: Path, commit: str) -> str:
     """Return the full hash of `commit` if the submodule in `folder` is checked out and has it, else "".
 
     If the submodule is not checked out, or if the change replaced it, `folder` is a plain folder of the outer
-    repository. Then "" is returned even if the outer repository has the commit: its paths are others.
+    repository. Then "" is returned even if the outer repository has a commit with this hash.
     """
     return find_commit(folder, commit) if _is_top(folder) else ""
 
@@ -248,8 +248,8 @@ def _check_is_one_line(path: str) -> str:
 def is_tracked(folder: Path, path: str) -> bool:
     """Return True if git tracks the file at `path`, or a file in the folder at `path`, also in submodules.
 
-    Return True also if git fails, because the tested change may then have added or edited the file without
-    being noticed. Return False if `path` is outside of the repository, or if there is no repository.
+    Return False if `path` is outside of the repository, or if there is no repository. If git fails, return
+    True to be safe: the tested change may have added or edited the file.
     """
     here = Path(os.path.realpath(folder))
     top = run_git(folder, "rev-parse", "--show-toplevel")

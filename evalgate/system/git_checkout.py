@@ -46,7 +46,7 @@ class CommitCheckout:
     root: Path
     """Folder with the files of the whole repository."""
     folder: Path
-    """`root`, or the folder below it that has the same place in the repository as the original folder."""
+    """Copy of the folder that was passed to `check_out_commit`: `root` itself, or a folder below it."""
     entries: tuple[_Entry, ...] = field(default=(), repr=False)
 
     def find_changed_files(self) -> tuple[str, ...]:

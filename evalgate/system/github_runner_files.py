@@ -69,8 +69,8 @@ class _CommandFile:
     def is_private(self) -> bool:
         """Return True if only the gate may write the file, so that writes of other processes are undone.
 
-        Such a file sets the environment of later steps (its variable is in `NOT_WRITTEN`), or belongs to root
-        while the gate runs (`is_taken`).
+        There are two kinds of such files. One kind sets the environment of later steps: `variable` is in
+        `NOT_WRITTEN`. The other kind belongs to root while the gate runs (`is_taken`).
         """
         return self.variable in NOT_WRITTEN or self.is_taken
 
@@ -122,7 +122,7 @@ def read_event(environ: Mapping[str, str]) -> bytes | None:
 
 
 def append_to_command_file(path: str, data: bytes) -> None:
-    """Append to a command file, through the descriptor of `hold_command_files` if it opened the file.
+    """Append to a command file. If `hold_command_files` has opened the file, use the open descriptor.
 
     Raises:
         OSError: the file cannot be written, or is not a regular file.

@@ -6,7 +6,8 @@ environment, memory and open files.
 A process that can open an engine's socket can become root on the engine's machine. GitHub mounts Docker's
 socket into every container action, and the socket keeps the group that it has on the runner. If the workspace
 belongs to this group, an agent with the user and group of the workspace could open the socket. So
-`choose_agent_user` chooses another group. `find_reachable_sockets` lists the sockets that stay open to it.
+`choose_agent_user` chooses another group for the agent. `find_reachable_sockets` lists the sockets that the
+agent can open even so.
 """
 
 import os
@@ -69,7 +70,7 @@ def _may_write(user: UserIds, status: os.stat_result) -> bool:
 def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the path and status of each socket that a container engine may have created.
 
-    A socket with several paths is yielded once. `uid` is the user of engines that run without root.
+    A socket with several paths is yielded once. `uid` is the user as which an engine without root may run.
     """
     seen = set()
     for path in _iter_candidate_paths(uid, environ):
@@ -135,7 +136,7 @@ def isolate_process() -> None:
     """Isolate this process from other processes of its user. Call this before an agent's process starts.
 
     Processes without the capability CAP_SYS_PTRACE can no longer see the environment, memory and open files
-    of this process (`/proc`, ptrace). Descendants of this process that lose their parent become its children.
+    of this process (`/proc`, ptrace). A descendant that loses its parent becomes a child of this process.
     A refusal by the kernel is ignored. Do nothing if isolation was not requested, or on a second call.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:

@@ -98,12 +98,13 @@ class PrivateRepository:
 def open_private_repository(
     folder: Path, remote: str, environ: Mapping[str, str]
 ) -> Iterator[PrivateRepository]:
-    """Create an empty private repository with the addresses of a remote of the repository in `folder`.
+    """Create an empty private repository, which can fetch from a remote and push to it.
 
-    The private repository is removed after the block. `remote` is the name of the remote, such as `origin`.
+    `remote` is the name of the remote in the repository in `folder`, such as `origin`. The private repository
+    is removed after the block.
 
-    A remote that is a folder of this machine may run programs, such as hooks. If the gate is root and the
-    workspace belongs to another user, git uses such a remote as the agent's user and without credentials.
+    A remote may be a folder of this machine, and may then run programs, such as hooks. So if the gate is root
+    and the workspace belongs to another user, git uses this remote as the agent's user, without credentials.
 
     Raises:
         GitError: there is no such remote, or git cannot be run.
@@ -151,9 +152,12 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
     """Yield the git settings by which git connects to the remote and logs in.
 
-    `is_foreign` is True if the agent runs as another user than the gate. In this case, and on GitHub, only
-    the authorization headers of the checkout are read. On GitHub without such a header, the job's token is
-    used. In all other cases, the settings of the machine and of the user are read, too.
+    `is_foreign` is True if the agent runs as another user than the gate.
+
+    - On GitHub, authorization headers are read from the checkout. Without a header, the job's token is used.
+    - Elsewhere, if `is_foreign` is True, only these headers are read.
+    - Elsewhere, if it is False, headers, proxy and certificates are read from the checkout, and the HTTP,
+      credential and `insteadOf` settings from the configuration of the machine and of the user.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     # On GitHub, the authorization headers of the checkout suffice. If the checkout has none, the job's token

@@ -32,7 +32,7 @@ class PullRequestContext:
     kind: str
     """Kind of change, with an article, such as `a merge request`."""
     fetch: str
-    """Instruction for the user that makes the base commit known to git, such as `Check out with …`."""
+    """Instruction how the user can make the base commit known to git, such as `Check out with …`."""
     branch: str = ""
     """Target branch of the change; "" if the CI service does not report it."""
     first_commit: str = ""
@@ -117,7 +117,7 @@ def describe_base_fetch(environ: Mapping[str, str]) -> str:
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
     """Yield revisions (hashes or names) that may be the base commit, the preferred one first.
 
-    The commits of the change itself cannot influence these revisions.
+    No commit of the change can alter these revisions, so that a change cannot choose its own base.
     """
     if request.first_commit:
         yield request.first_commit

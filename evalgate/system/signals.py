@@ -55,7 +55,7 @@ class InterruptHandler:
         """Handle one signal. Python calls this in the main thread, between any two bytecode instructions.
 
         Raises:
-            KeyboardInterrupt: the handler is ready, and signals are not ignored.
+            KeyboardInterrupt: all handlers are installed, and signals are not ignored.
         """
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.

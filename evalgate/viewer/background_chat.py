@@ -44,9 +44,9 @@ class ChatState:
     failure: Failure | None
     """Reason why the last message has no reply. None if it has a reply, or if its turn is in progress."""
     unsent: str
-    """The last message if its turn failed; "" if it has a reply, or if its turn is in progress."""
+    """The last message if its turn failed, so that the page can show it again; otherwise ""."""
     is_cut_off: bool
-    """True if the agent's session has ended. Then the earlier turns are repeated before the next message."""
+    """True if the session has ended. The next message then begins a session that repeats earlier turns."""
     failed_trace: tuple[TraceSpan, ...]
     """Steps of the last turn if this turn failed; () if it did not fail, or if turns keep no trace."""
 
@@ -97,7 +97,8 @@ class BackgroundChat:
     def list_choices(self) -> tuple[str, ...]:
         """Return the agents to choose from, the default first.
 
-        An agent is `PROJECT_AGENT`, the agent of the thresholds file, or the folder of a Google ADK agent.
+        `PROJECT_AGENT` stands for the agent of the thresholds file. All others are folders of Google ADK
+        agents.
         """
         return list_agents(self._folder, read_project_config(self._folder, self._thresholds))
 

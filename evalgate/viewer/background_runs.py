@@ -1,4 +1,4 @@
-"""Make the runs that a user starts from a page: one at a time, in a thread."""
+"""Evaluate when a user starts a run from a page: one run at a time, each in its own thread."""
 
 import asyncio
 import io
@@ -103,8 +103,8 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
     """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK agents.
 
-    Return the folders if there are any, unless the thresholds file is invalid or names an agent. Otherwise
-    return `PROJECT_AGENT` alone.
+    `PROJECT_AGENT` stands for the agent of the thresholds file. Return it if the file names an agent or is
+    invalid, or if there is no Google ADK agent.
     """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found
@@ -113,8 +113,8 @@ def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:
     """Return `plan` with only the cases in `cases`, and only the metrics that `thresholds` names.
 
-    `thresholds` maps a metric to its new threshold; None keeps the threshold that each eval set has.
-    Thresholds of single cases stay.
+    `thresholds` has the new threshold of each metric by name; None keeps the present thresholds. Thresholds
+    of single cases are always kept.
 
     Raises:
         InvalidInputError: no case is left, or an eval set has no metric left.

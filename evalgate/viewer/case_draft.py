@@ -1,8 +1,10 @@
-"""Represent a case as the texts of a form. A draft is read from a case or a form, and changed by buttons.
+"""Represent a case as a draft: the texts of the form in which the user edits the case.
 
-The form holds everything that the user typed. The server keeps nothing between two requests, and a page with
-a mistake or a conflict loses nothing. The field `source` is the position of a part in the file, from 0, or
-None for a new part. If the form has no field for some data of a part, saving keeps this data.
+A draft is read from a case or from the sent form. Buttons of the form change it. Every request sends all that
+the user typed, so the server keeps nothing between requests, and a mistake or a conflict loses nothing.
+
+In each part of a draft, `source` is the position of the part in the file, from 0; None for a new part. Data
+of a part that the form does not show is kept when the draft is saved.
 """
 
 import json
@@ -272,7 +274,7 @@ def _copy_part(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence
 
 
 def _copy_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
-    """Return the agent's calls as drafts. A call that equals one in `old` gets the `source` of that call."""
+    """Return the agent's calls as drafts. A draft that equals one in `old` gets the same `source`."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
     for each in taken:

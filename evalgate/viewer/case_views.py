@@ -79,7 +79,7 @@ class TurnComparison:
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
     """Compare the expected with the actual reply in turn `number` (from 1) of a run.
 
-    `budget` limits the texts that the page can still show.
+    `finding` is the case of the run. `budget` limits the texts that the page can still show.
     """
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, finding, budget)
@@ -177,7 +177,10 @@ class RunComparison:
 
 
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
-    """Compare the expected with the actual turns of a run; leave out later turns once `budget` is used up."""
+    """Compare the expected with the actual turns of a run. Leave out turns for which `budget` has no room.
+
+    `finding` is the case of the run.
+    """
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
         if budget.is_full:

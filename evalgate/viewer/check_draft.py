@@ -39,7 +39,7 @@ _NO_GLOB = re.compile(r"([*?\[])")
 
 @dataclass(slots=True)
 class DraftValue:
-    """Condition on an argument of the tool `tool`; if `tool` is "", on a key of the state."""
+    """Condition on an argument of the tool `tool`. If `tool` is "", on a key of the session's final state."""
 
     tool: str = ""
     path: str = ""

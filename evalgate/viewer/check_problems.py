@@ -29,7 +29,8 @@ def find_check_problems(
         drafts: The checks in the form.
         checks: The checks that were built from the drafts, by name.
         read_schema: Function that returns the JSON Schema in the named file, or raises ValueError.
-        named_elsewhere: Maps the name of each check in the thresholds file to its place, as `file:line`.
+        named_elsewhere: Names that a check in the form must not have. Maps the name of each check in the
+            thresholds file to the place of this check, as `file:line`.
     """
     errors: dict[str, str] = {}
     for at, draft in enumerate(drafts):
@@ -89,7 +90,8 @@ def _find_problems(
 ) -> Iterator[tuple[str, str]]:
     """Yield (form field, message) for each problem of a check.
 
-    `prefix` is the part of the form to which the check belongs, such as `k0`. `section` is the built check.
+    `prefix` is the part of the form to which the check belongs, such as `k0`. `section` is the check
+    that was built from `draft`.
     """
     locations: list[Location] = []
     problems: list[Problem] = []
@@ -115,7 +117,7 @@ def _find_problems(
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
     """Return (form field, message) for a problem at the path `location` in a check.
 
-    If the problem is in the YAML of the check, the message begins with the line number there.
+    If the wrong condition is in the YAML field of the check, the message begins with the line number.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

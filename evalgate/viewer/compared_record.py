@@ -130,7 +130,7 @@ _lock = threading.Lock()
 
 
 def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
-    """Compare the record with the id `after` with the record with the id `before`, and return the result.
+    """Compare two records by their ids: the later record `after` with the earlier record `before`.
 
     `before` may also be `BASELINE`, for the stored baseline.
 

@@ -81,10 +81,10 @@ def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict
 
 
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
-    """Return `base` with the turns `turns`, among which the draft may have moved, added or deleted some.
+    """Return `base` with `turns`, the turns of the draft, in place of its own turns.
 
-    Tool mocks move with their turns. Recorded replies move with their turns only if each old turn had one and
-    no turn is new. Otherwise they keep their positions.
+    The user may have moved, added or deleted turns. Tool mocks move with their turns. Recorded replies do so
+    only if each old turn had one and no turn is new. Otherwise, recorded replies keep their positions.
     """
     order: list[int | None] = []
     for turn in draft.turns:
@@ -214,7 +214,7 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
     """Return the case with the order of goals from the form; `old` has the goals of the file.
 
-    `errors` gets a message for each goal with a successor that does not exist.
+    `errors` gets a message for each goal for which the form names a later goal that does not exist.
     """
     journey = case.journey
     if journey is None:
@@ -238,11 +238,11 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return `case` with goals rebuilt from the expected reply, if the user changed the reply.
+    """Return `case` with goals that were rebuilt from the expected reply, if the user changed the reply.
 
-    `base` is the case before the edit, `case` after it. A case without goals or with several turns is
-    returned unchanged. If the user changed both the goals and the reply, `errors` gets a message, and `case`
-    is returned unchanged, because the goals would have to be made from the reply.
+    `base` is the case before the edit, `case` after it. If the user changed the reply and also the goals,
+    `errors` gets a message, and `case` is returned unchanged. A case without goals or with several turns is
+    returned unchanged, too.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

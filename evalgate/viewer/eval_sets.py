@@ -112,7 +112,7 @@ class EvalSetStore:
     def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
         """Return the eval set with the id `eval_set_id`.
 
-        If several eval sets have this id, return the one at `path`; if none of them is there, the first one.
+        If several eval sets have this id, return the one at `path`, or else the first one.
 
         Raises:
             InvalidInputError: no readable eval set has this id.
@@ -155,9 +155,10 @@ class EvalSetStore:
 
 
 def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:
-    """Return the address of the page that edits a case next to the agent's replies in a run of a record.
+    """Return the address of the page that edits a case. The page also shows the agent's replies in `run`.
 
-    If `run` is None, the page chooses a run. If `record_id` is "", it uses the viewer's first record.
+    `record_id` names the record of the run; "" means the viewer's first record. If `run` is None, the page
+    chooses a run.
     """
     values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
     values["run"] = str(run.run) if run else ""

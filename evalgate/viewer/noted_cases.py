@@ -111,9 +111,9 @@ def change_noted_case(
 ) -> list[FileChange]:
     """Return the changes of the notes for a case that gets another id, other checks or a new status.
 
-    `new_id` is the id of the case from now on. `is_accepted=True` sets the status `expected`. `checks` has
-    all checks of the case by name; None leaves the checks unchanged. Return [] if the case has no notes and
-    gets no checks.
+    Nothing is written yet. `new_id` is the id of the case from now on. `is_accepted=True` sets the status
+    `expected`. `checks` has all checks of the case by name; None leaves the checks unchanged. Return [] if
+    the case has no notes and gets no checks.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.

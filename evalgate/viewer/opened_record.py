@@ -44,7 +44,7 @@ class OpenedRecord:
 
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
-        """Return the ways to group the cases, such as by tag, with their groups; the key is a title.
+        """Return each way to group the cases, such as by tag; the key is the title of the grouping.
 
         A grouping that does not apply to the record has no groups.
         """

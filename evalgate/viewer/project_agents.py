@@ -17,8 +17,8 @@ def list_adk_agents(folder: Path) -> tuple[str, ...]:
     """Return the folders, one or two levels below `folder`, that contain a Google ADK agent; at most 100.
 
     The paths are relative to `folder` and sorted. As for `adk web`, a folder has an agent if
-    `root_agent.yaml` is in it, or if `agent.py` or `__init__.py` mentions `root_agent`. Links and hidden
-    folders are left out.
+    `root_agent.yaml` is in it, or if `agent.py` or `__init__.py` mentions `root_agent`. Symbolic
+    links and hidden folders are left out.
     """
     found = []
     for path in sorted((*folder.glob("*/"), *folder.glob("*/*/"))):

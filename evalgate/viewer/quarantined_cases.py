@@ -113,7 +113,10 @@ def _end_quarantine(text: str, pattern: str, name: str) -> str:
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
-    """Return the patterns that name a case. The first, its id alone, may match cases of other sets, too."""
+    """Return the patterns by which an entry may name a case: `ID`, `EVAL_SET:ID` and `FILE:ID`.
+
+    The first pattern also matches cases of other eval sets with the same id.
+    """
     names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
     return [_to_pattern(each) for each in names]
 

@@ -91,8 +91,8 @@ def _read_time(stored: StoredRecord) -> str:
 def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | None]:
     """Return (record without its cases, case with the key `key`); the case is None if the record lacks it.
 
-    A file that evalgate wrote has one case on each line. Only lines that contain the case's id are parsed,
-    unless the id has special characters.
+    A file that evalgate wrote has one case on each line. Only lines that contain the case's id are parsed. An
+    id with special characters may be escaped in the file, so in this case all lines are parsed.
 
     Raises:
         InvalidInputError: the file is broken.

@@ -1,10 +1,14 @@
 """Render the viewer's pages from templates.
 
 The templates are in `evalgate/viewer/templates`; parts of the HTML report are used as well. Every text is
-escaped, and invisible characters are marked by HTML elements. An attribute cannot hold elements, so there are
-two filters for attributes: `one_line` for titles and labels, and `exact` for the value of a field that the
-browser sends back. The template test `invisible_in_part` is True for a value with invisible characters, which
-the page then marks next to the field.
+escaped, and HTML elements mark its invisible characters. An attribute cannot hold elements, so a template has
+to apply one of two filters to the text of an attribute:
+
+- `one_line`, for titles and labels.
+- `exact`, for the value of a field that the browser sends back.
+
+The template test `invisible_in_part` is True for a text with invisible characters. With it, a page marks the
+characters next to a field, because it cannot mark them in the field.
 """
 
 import html

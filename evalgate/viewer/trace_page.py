@@ -17,7 +17,7 @@ _MOST_ROWS = 2_000
 
 @frozen
 class TracePanel:
-    """Tab about the selected step, such as its request."""
+    """Tab with details of the selected step, such as its request."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class TracePage:
     """Selected step; None if the trace is empty."""
     facts: tuple[tuple[str, str], ...]
     content: ClippedText | None
-    """Attributes, request or response of the selected step, depending on `panel`.
+    """Attributes, request or response of the selected step, depending on `panel`, the name of the shown tab.
 
     None if the step has no such data, or if `panel` is `graph`.
     """

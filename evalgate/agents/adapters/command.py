@@ -52,7 +52,7 @@ class PerTurnAgent:
 
 
 class PerTurnSession:
-    """An `AgentSession` that starts a process for each turn, and is its own async context manager."""
+    """An `AgentSession` that starts a process for each turn. As a context manager, it returns itself."""
 
     def __init__(self, launch: LaunchSpec, case: EvalCase, timeout_s: float) -> None:
         self._launch = launch
@@ -124,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers one message with its whole stdout. It is its own `ProcessListener`."""
+    """Process that answers one message with its whole stdout. It passes events to its own methods."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -176,7 +176,7 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Largest number of processes. For sessions that must run alone, 4 are always allowed.
+        workers: Largest number of processes. For sessions that need a process alone, it is at least 4.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.

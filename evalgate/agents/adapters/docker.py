@@ -50,7 +50,8 @@ class DockerAgentOptions(HttpDialectOptions):
     otherwise_named_by: ClassVar[str] = "service"
 
     image: str | None = Field(default=None, min_length=1)
-    """Name of the image. With `build`, only the name of the agent in reports."""
+    """Name of the image to run. With `build`, the built image is run, and this is only the agent's name in
+    reports."""
     service: str | None = Field(default=None, min_length=1)
     """A service of a Compose file, instead of `image`. All services that it depends on are started, too."""
     compose: str | None = Field(default=None, min_length=1)
@@ -68,7 +69,8 @@ class DockerAgentOptions(HttpDialectOptions):
     python: str = "python3"
     """Python in the container that runs the `entry`; 3.9 or later."""
     capture: bool = True
-    """If true, tool calls and usage of an `entry` that reports none are captured, as in the kind `python`."""
+    """If true, tool calls and usage of an `entry` that reports none are read from its requests to models and
+    its OpenTelemetry spans: docs/agents.md."""
     port: Annotated[int, Strict()] | None = Field(default=None, ge=1, le=65_535)
     """Port of a server in the container, which is asked over HTTP in the `dialect`."""
     workspace: str | None = Field(default=None, pattern="^/.+")

@@ -115,7 +115,7 @@ class _LoopWorker:
                 self._loop.call_soon_threadsafe(self._deliver, line, False)
 
     def _is_late(self, message: dict[str, Any]) -> bool:
-        """Return True if the message ends a turn after the turn's time limit."""
+        """Return True if the message ends a turn that took longer than its time limit."""
         took_s = time.monotonic() - self._began.get(message["session"], math.inf)
         return message["type"] in ("done", "error") and took_s > self._timeout_s + _TOLERANCE_S
 
@@ -156,7 +156,7 @@ class _LoopWorker:
     def cancel_turn(self, session: WorkerSession) -> None:
         """Cancel the turn in progress.
 
-        If the agent has its own thread and does not answer the cancel within 1 s, abandon the thread.
+        If the agent has its own thread and does not answer within 1 s, abandon the thread.
         """
         session.begin_cancel(concurrent=sum(each.busy for each in self.sessions.values()) > 1)
         self.write_message({"type": "cancel", "session": session.key})
@@ -164,7 +164,7 @@ class _LoopWorker:
             self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Stop waiting for the answer to a cancel, because the agent's loop has answered.
+        """Stop waiting for the answer to a `cancel` message, because the agent's loop has answered.
 
         `still_running` is True if the turn's code, such as a function in a thread, could not be ended. Such
         a turn is counted as abandoned.
@@ -223,9 +223,9 @@ class InProcessOptions:
 class InProcessAgent:
     """`Agent` that runs its turns in this process.
 
-    In a blocking call of the library, the gate has its own event loop, and asynchronous turns run in the
-    loop of a separate thread. If the caller awaits the evaluation instead, asynchronous turns run in the
-    caller's loop. Synchronous turns always run in threads of a pool.
+    Asynchronous turns run in an event loop. If the caller awaits the evaluation, this is the caller's loop.
+    If the caller calls a blocking function of the library, it is the loop of a separate thread. Synchronous
+    turns always run in threads of a pool.
     """
 
     def __init__(self, agent: object, *, timeout: float, threads: int) -> None:

@@ -72,7 +72,7 @@ def build_python_agent(
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
-        workers: Largest number of processes. For sessions that must run alone, 4 are always allowed.
+        workers: Largest number of processes. For sessions that need a process alone, it is at least 4.
         threads: Largest number of threads in each process for a synchronous agent.
         start_timeout: Seconds that a process may take to start and to import the agent.
         uid: The user to run as; None: the user that runs evalgate.

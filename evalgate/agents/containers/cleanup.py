@@ -51,10 +51,10 @@ def _iter_labeled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], N
 
 
 def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any], here: str) -> bool:
-    """Return True if the gate that created a Docker object has ended, or if the object is too old.
+    """Return True if the gate that created a Docker object has ended.
 
-    The age counts only if it cannot be checked whether the gate runs. `attrs` describes the object, as Docker
-    returns it. `here` is the id of this machine.
+    If it cannot be checked whether the gate runs, return True if the object is older than a day. `attrs`
+    describes the object, as Docker returns it. `here` is the id of this machine.
     """
     import docker.errors
 

@@ -63,7 +63,7 @@ class Sidecars:
 
         Args:
             services: Services by name, each after the services that it waits for.
-            timeout_s: Seconds that a service may take to fulfil the condition of a service that waits for it.
+            timeout_s: Seconds to wait until a service fulfils a condition such as `service_healthy`.
         """
         self._services = services
         self._timeout_s = timeout_s
@@ -245,7 +245,7 @@ class ComposeAgent:
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """Return the context of a conversation.
+        """Return an asynchronous context manager that opens a conversation.
 
         Raises:
             AgentUnreachableError: a service or the agent did not start.
@@ -342,10 +342,10 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the variables in `given`, with values in place of None.
+        """Return the variables in `given`. A value of None is replaced by the value in the environment.
 
-        Such a value comes from the variables that the Compose file may use. If these variables lack the
-        name, it is left out.
+        The environment is the one of the Compose file (`ComposeProject.values`). A variable that has no value
+        there, either, is left out.
         """
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
@@ -355,7 +355,7 @@ class ContainerSpecBuilder:
         """Return the path that is copied into the container instead of being bind-mounted.
 
         If the path is missing or outside the working folder, record a problem and return the path anyway.
-        The problem names the place in the Compose file: the service `name`, and `index`, the position of
+        `name` and `index` are for the message of the problem: the name of the service, and the position of
         `volume` in the service's list `volumes`, from 0.
         """
         location, source = ("services", name, "volumes", index), volume.source or ""
@@ -417,7 +417,7 @@ def build_compose_agent(
         file: The Compose file, relative to `folder`; None: the first default name that exists there.
         folder: The working folder.
         environ: Values of the Compose file's variables.
-        timeout_s: Seconds that a service may take to fulfil the condition of a service that waits for it.
+        timeout_s: Seconds to wait until a service fulfils a condition such as `service_healthy`.
         adapt_spec: Function that applies the settings of the `agent` section to the agent's container.
         build_agent: Function that builds the agent in its container.
 

@@ -252,7 +252,7 @@ class ComposeProject:
     path: str
     """Path of the Compose file in messages."""
     position: Callable[[Location], tuple[int, int]]
-    """Function that returns the line and column of a location: keys and list indexes, from the top level."""
+    """Function that returns the line and column of a location, such as `("services", "web", "image")`."""
 
 
 def find_compose_file(folder: Path, named: str | None) -> Path:

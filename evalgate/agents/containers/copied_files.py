@@ -1,4 +1,4 @@
-"""Copy files and folders into a container, without folders that can be created again, such as `.venv`."""
+"""Copying of files and folders into a container. Folders such as `.venv` and `.git` are left out."""
 
 import io
 import tarfile

@@ -46,7 +46,7 @@ def find_reachable_endpoint(
 
     Args:
         spec: Specification of the container.
-        wanted: Endpoint of the configuration.
+        wanted: Endpoint in the configuration.
         host_is_given: True if the configuration names the host of `wanted`; this host is kept.
 
     Raises:
@@ -105,11 +105,14 @@ def _resolve_without_gateway(
 ) -> CollectorEndpoint:
     """Return the endpoint for a container in a network in which the machine has no address.
 
-    If `network` is `host`, the machine's own network, return `wanted` unchanged. With `host_is_given`, let
-    the container use the host of `wanted`, unless it is an address such as `localhost`.
+    There are two cases with an endpoint:
+
+    - `network` is `host`, the machine's own network: return `wanted` unchanged.
+    - `host_is_given` is True: the container uses the host of `wanted`.
 
     Raises:
-        AgentUnreachableError: neither applies, so the container cannot reach the gate.
+        AgentUnreachableError: neither is the case. Or the given host is one such as `localhost`, at which a
+            container does not reach the gate.
     """
     if network == "host":
         return wanted
@@ -127,9 +130,10 @@ def _resolve_without_gateway(
 def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a Docker network; "" if it is unknown.
 
-    `network` holds the attributes of the network, as Docker reports them. Docker reports no gateway for a
-    default bridge that it did not create itself. Then the address is read from the bridge's interface. It is
-    unknown if the daemon runs in a virtual machine, because the interface is not on this machine.
+    The address is usually the gateway that Docker reports in `network`, the attributes of the network. For a
+    default bridge that the administrator created, Docker reports no gateway. The address is then read from
+    the bridge's interface. If the daemon runs in a virtual machine, this machine has no such interface, and
+    the address is unknown.
     """
     settings = network["IPAM"]["Config"] or ()
     reported = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")

@@ -21,10 +21,10 @@ _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostn
 
 
 def find_own_container(client: "DockerClient") -> str:
-    """Return the id of this process's container; "" if the daemon has no container with this process.
+    """Return the id of the container in which this process runs; "" if the daemon does not know it.
 
-    A process in a container may use the daemon of another machine, as with a shared `DOCKER_HOST`, or a
-    daemon in another container (Docker in Docker). Such a daemon does not know the process's container.
+    The daemon of `client` may run on another machine (`DOCKER_HOST`) or in another container (Docker in
+    Docker). It then does not know the container of this process.
 
     Raises:
         docker.errors.APIError: the daemon refuses.

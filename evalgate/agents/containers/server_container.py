@@ -79,8 +79,7 @@ class ServerContainer:
 
         Raises:
             AgentUnreachableError: the container cannot be created, it ends, or the server does not answer.
-                A failure without a detail gets the end of the container's log as its detail, and the last
-                line of the log in its message.
+                If there is no other detail, the error quotes the end of the container's log.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -132,8 +131,8 @@ class ServerContainer:
     async def detect_end(self) -> Failure | None:
         """Return a failure that describes the end of the container; None if the container still runs.
 
-        Wait a second for the container to end. Continue to wait while the server fails its health check, up
-        to 15 seconds in all. Call this method after a connection to the container broke.
+        Call this method after a connection to the container broke. The container may end a little later, so
+        wait a second for its end. Wait up to 15 seconds in all while the server fails its health check.
         """
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
@@ -255,7 +254,7 @@ class ServerContainerAgent:
         await self._close_servers()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ServerSession":
-        """Return the context of a conversation.
+        """Return an asynchronous context manager that opens a conversation.
 
         Raises:
             AgentUnreachableError: the first container did not start.
@@ -362,7 +361,7 @@ class _ServerSession:
         """Return the server's reply to a message.
 
         Raises:
-            AgentError: the turn failed, or it ended the container as the only turn in progress.
+            AgentError: the turn failed. Or the container ended, and this turn was the only one in progress.
             SessionLostError: the container ended, perhaps because of another conversation.
         """
         server = self._server

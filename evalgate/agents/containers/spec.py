@@ -61,12 +61,12 @@ class ContainerSpec:
     folder: str | None = None
     """Working folder; None: the image's own."""
     port: int | None = None
-    """Port to which the gate connects. None: the gate connects to no port of the container. It then uses the
-    standard streams of an agent, and exchanges nothing with another service."""
+    """Port of the container to which the gate connects; None: no port. The gate then talks to the agent's
+    container through its stdin and stdout, and does not talk to the containers of other services."""
     owner: str = "the agent"
     """Name of the container's owner in messages, such as `the agent`."""
     is_agent: bool = True
-    """True for the agent's own container: the gate uses its streams or its port."""
+    """True for the agent's own container; False for a service that the agent needs."""
     calls_gate: bool = False
     """True if the container connects to the gate, for example to send spans."""
     entrypoint: tuple[str, ...] | None = None

@@ -104,7 +104,7 @@ class ContainerProcess(AgentProcess):
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """Start a task that reads the exit code and removes the container, because its stream has ended."""
+        """Start a task that reads the exit code and removes the container. Called once the stream ends."""
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -266,7 +266,7 @@ class WorkerContainerAgent:
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> "AbstractAsyncContextManager[AgentSession]":
-        """Return the context of a conversation.
+        """Return an asynchronous context manager that opens a conversation.
 
         Raises:
             AgentUnreachableError: there is no daemon or no image, or the daemon is reached over TLS.

@@ -35,8 +35,8 @@ class AnswerCollector:
 
         Raises:
             InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
-            NoMatchingMockError: the dict has a call of a tool that is mocked, and no function of this name
-                has the decorator `evalgate_host.tool`.
+            NoMatchingMockError: the dict reports a call of a mocked tool, which evalgate could not intercept:
+                no function of this name has the decorator `evalgate_host.tool`.
             MessageTooLargeError: the dict has an event or a tool call of more than 16 MiB.
             RuntimeError: the dict has an event, a tool call or usage, and no turn is in progress.
         """
@@ -60,8 +60,8 @@ class AnswerCollector:
         Raises:
             InvalidAnswerError: the value is None and not ignored, is of another type than text and dict, or
                 is a dict with an invalid field.
-            NoMatchingMockError: the dict has a call of a tool that is mocked, and no function of this name
-                has the decorator `evalgate_host.tool`.
+            NoMatchingMockError: the dict reports a call of a mocked tool, which evalgate could not intercept:
+                no function of this name has the decorator `evalgate_host.tool`.
             MessageTooLargeError: the dict has a tool call of more than 16 MiB.
             RuntimeError: the dict has a tool call or usage, and no turn is in progress.
         """

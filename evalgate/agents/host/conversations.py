@@ -46,7 +46,10 @@ class _ActiveTurn:
 
 
 class SessionManager:
-    """Handler of the gate's messages. All methods must be called in the event loop."""
+    """Handler of the gate's messages: it opens sessions and runs turns in them.
+
+    All methods must be called in the event loop.
+    """
 
     def __init__(
         self,
@@ -144,11 +147,11 @@ class SessionManager:
         turn.task.cancel()
 
     def handle_exit(self, error: BaseException) -> None:
-        """End the turn of a task that stopped the event loop by raising `error`, such as SystemExit.
+        """Make sure that a turn ends after one of its tasks stopped the event loop by raising `error`.
 
-        A turn that awaits this task receives the exception and ends by itself. Any other turn could wait for
-        ever, for example for a message of the task. So a turn that has not ended after 1 s (`EXIT_WAIT_S`) is
-        cancelled. Do nothing if it is unknown in which turn the task ran.
+        `error` is SystemExit or KeyboardInterrupt. If the turn awaits the task, it receives the exception and
+        ends by itself. Otherwise, it might wait for ever, for example for a message from the task. So the
+        turn is cancelled if it has not ended after 1 s (`EXIT_WAIT_S`). Do nothing if the turn is unknown.
         """
         session = _find_exited_session(error)
         turn = None if session is None else self._turns.get(session.id)
@@ -308,8 +311,8 @@ def _find_exited_session(error: BaseException) -> Session | None:
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
     """Add every yielded value to `answer`, and return the generator's return value.
 
-    If the generator has no return value, return "" if `answer` is still empty, and None otherwise: a
-    generator without any output gives an empty response, while a function that returns None is an error.
+    Without a return value, return None. But if `answer` is still empty, return "": the response of a
+    generator without any output is an empty text, and no error.
     """
     while True:
         try:

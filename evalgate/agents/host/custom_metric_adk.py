@@ -16,8 +16,8 @@ from .custom_metric_arguments import JsonNamespace
 def use_google_invocation(imitation: JsonNamespace) -> Any:
     """Convert an imitated `Invocation` to Google's; return it unchanged if Google ADK is not imported.
 
-    The field `intermediate_data` of Google's invocation is an `IntermediateData` with the extra field
-    `invocation_events`.
+    Tool calls and messages are in both of ADK's forms: in `intermediate_data.invocation_events`, and in the
+    older fields such as `intermediate_data.tool_uses`. A metric may read either form.
     """
     module = sys.modules.get("google.adk.evaluation.eval_case")
     if module is None:

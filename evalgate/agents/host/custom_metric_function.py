@@ -341,7 +341,7 @@ def _get_turns(result: Any) -> Optional[list[dict[str, Any]]]:
 def _get_details(result: Any) -> dict[str, Any]:
     """Return the details of a score as a JSON object, with the scores of rubrics as `rubric_scores`.
 
-    Details that are not an object become the value of `details`; a `reason` in the details is left out.
+    If the details are no object, return `{"details": details}`. A `reason` in the details is left out.
 
     Raises:
         InvalidScoreError: JSON cannot hold the details, or the score of a rubric is not a number.

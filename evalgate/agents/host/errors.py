@@ -16,7 +16,7 @@ _MAX_TRACEBACK = 16 * 1024
 
 
 class UnusableEntryError(Exception):
-    """Error for an object that cannot be used as an agent; the message gives the reason."""
+    """Error for an object that cannot be used as an agent; the message states the reason."""
 
 
 class EntryNotFoundError(UnusableEntryError):

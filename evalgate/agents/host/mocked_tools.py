@@ -33,9 +33,10 @@ class Mocks:
         self._turn += 1
 
     def is_mocked(self, name: str) -> bool:
-        """Return True if a mock or the recording replaces the tool in this turn: it must not be called.
+        """Return True if a mock or the recording replaces the tool in this turn.
 
-        A recording replaces all tools except live tools, which are called for real.
+        The tool itself must then not be called. A recording replaces all tools except live tools, which are
+        called for real.
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 

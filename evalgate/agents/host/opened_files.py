@@ -78,7 +78,7 @@ class FileRecorder:
 
         Paths are relative to `home`. `incomplete` is True if files may be missing. There are two reasons: the
         process started other programs or interpreters since the last call, or it has imported a module that
-        starts processes without an audit event. Return None if there are no files and none may be missing.
+        starts processes without an audit event. Return None if there are no files and `incomplete` is False.
         """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)
@@ -120,8 +120,8 @@ class FileRecorder:
 def follow_links(path: str) -> Iterator[str]:
     """Yield the absolute paths of the links on the way to a file, then the path of the file itself.
 
-    The links are needed because the path leads to another file if one of the links changes. Folders above the
-    file may be links, too. At most 40 links are followed, since links may form a cycle.
+    Folders above the file may be links, too. The links count as files that were read: if one of them changes,
+    the path leads to another file. At most 40 links are followed, since links may form a cycle.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0
     while rest:

@@ -11,8 +11,8 @@ Its command line has one argument, a JSON object with these options:
 - `track`: true to record the files of the project that the process opens
 - `adk`: true for an entry of Google ADK; `agent` then names a sub-agent to run instead of the root
 - `metric`: true to serve the function of a custom metric
-- `digest`: SHA-256 of the manifest in `home`, which holds the digest of each file of a metric's code; with
-  `digest`, each file is checked before it is imported
+- `digest`: SHA-256 of the manifest in `home`. The manifest has the digest of each file of a metric's code.
+  Each file is compared with its digest before it is imported. If absent, no file is checked
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the agent host until stdin is closed; then end the process.
+    """Run the agent host until stdin is closed; then end the process with exit code 0.
 
-    `sys.argv[1]` holds the options as JSON, such as `entry`. The exit code is 0. If the agent cannot be
-    loaded, a message `fatal` is sent to the gate, and the exit code is 1.
+    `sys.argv[1]` holds the options as JSON, such as `entry`. If the agent cannot be loaded, send a message
+    `fatal` to the gate, and end the process with exit code 1.
     """
     options: dict[str, Any] = json.loads(sys.argv[1])
     # An agent that parses its command line on import must not find the options of the host.

@@ -86,12 +86,12 @@ class Session:
     ) -> None:
         """Report that the agent calls a tool.
 
-        `id` is any text that identifies the call, for `tool_result`. `author` is the name of the agent, if
-        there are several agents.
+        `id` is any text that identifies the call; pass the same text to `tool_result`. `author` is the name
+        of the agent, if there are several agents.
 
         Raises:
-            NoMatchingMockError: the tool is mocked, and no function of this name has the decorator
-                `evalgate_host.tool`.
+            NoMatchingMockError: the tool is mocked, and evalgate could not intercept the call: no function of
+                this name has the decorator `evalgate_host.tool`.
             RuntimeError: no turn is in progress.
             MessageTooLargeError: the call exceeds 16 MiB.
             TypeError, ValueError, RecursionError: an argument has a wrong type, or JSON cannot hold `args`.

@@ -45,11 +45,11 @@ def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def end_if_forked(error: Optional[BaseException] = None) -> None:
-    """Terminate this process if it is a forked child.
+    """Terminate this process if it is a forked child; do nothing in the host process itself.
 
-    The exit code is 0 if `error` is None, the code of a `SystemExit`, and 1 for any other `error`, which is
-    also written to stderr. `os._exit` is used because the child has copies of the parent's buffers and exit
-    handlers, which must not be flushed and run twice.
+    The exit code is 0 without `error`. For a `SystemExit`, it is the code in the exception. For any other
+    error, it is 1, and the error is written to stderr. `os._exit` is used, because the child has copies of
+    the parent's buffers and exit handlers. The copies must not be flushed or run.
     """
     if os.getpid() == _PID:
         return

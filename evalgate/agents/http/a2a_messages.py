@@ -116,11 +116,12 @@ class A2aResult:
     context: str = ""
     state: TaskState | None = None
     messages: tuple[A2aMessage, ...] = ()
-    """Messages of the agent in order: from a task's history and status, or the one that is the result."""
+    """Messages of the agent, in order: those in the history and the status of a task. If the result itself is
+    a message of the agent, only this message."""
     artifacts: tuple[tuple[str, tuple[A2aPart, ...]], ...] = ()
     """(id, parts) of each artifact. The id of an artifact without an id is its number, such as `#0`."""
     append: bool = False
-    """True if the parts continue an artifact that was sent before."""
+    """True if the parts in `artifacts` continue an artifact that was sent before."""
 
 
 def parse_result(result: object) -> A2aResult:

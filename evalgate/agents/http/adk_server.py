@@ -56,8 +56,8 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 def read_recorded_reply(events: Iterable[object]) -> Reply:
     """Return the reply of one recorded turn. The response is None if there is no final event.
 
-    The response is the text of the last final event with text, or "" if no final event has text. The
-    description of `read_adk_reply` says which events are final.
+    The response is the text of the last final event with text, or "" if no final event has text. An event is
+    final if ADK's `is_final_response` is True. All other texts, calls and results are the reply's events.
 
     Raises:
         AgentError: an event is malformed or an error of the server.
@@ -90,7 +90,7 @@ def _raise_model_error(events: Sequence[JsonObject], usage: Usage | None) -> Non
 
 
 def _is_final(event: JsonObject) -> bool:
-    """Return True if ADK's `Event.is_final_response` is True for the event, which must not be partial."""
+    """Return True if ADK's `Event.is_final_response` is True for `event`. No partial event may be passed."""
     actions = _get_field(event, "actions")
     if isinstance(actions, dict) and _get_field(actions, "skip_summarization"):
         return True

@@ -30,7 +30,8 @@ class AdkServerTrace:
     async def request_spans(self, app: str, session_id: str) -> None:
         """Request the spans of the session, and keep the spans that are new.
 
-        An error of the server is ignored, and no spans are requested after it.
+        If the request fails, the server probably stores no spans: ignore the error, and do nothing in all
+        later calls.
         """
         if self._is_missing:
             return

@@ -121,7 +121,7 @@ class RemoteAgent:
 
 
 class RemoteSession:
-    """`AgentSession` over HTTP, which is also its own context manager."""
+    """`AgentSession` over HTTP. As a context manager, it returns itself."""
 
     def __init__(self, agent: RemoteAgent, conversation: RemoteConversation, timeout_s: float) -> None:
         self._agent = agent
@@ -138,8 +138,8 @@ class RemoteSession:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """End the conversation on the server; ignore errors, since all answers have arrived.
 
-        Nothing is sent if there was no turn. Nothing is sent either if the `with` block raised an
-        exception other than AgentError: after a cancellation, for example, evalgate must end without waiting.
+        Send nothing if there was no turn, or if the `with` block raised an exception other than AgentError.
+        After a cancellation, for example, evalgate must end without waiting for the server.
         """
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
@@ -198,7 +198,7 @@ class RemoteSession:
 
     @property
     def interim_result(self) -> SessionResult:
-        """Return the usage and the state after the last turn."""
+        """Return the usage of the turns so far, and the last state that the server reported."""
         return SessionResult(self._usage, self._state)
 
     async def _ask_with_timeout(self, message: UserMessage) -> TurnAnswer:

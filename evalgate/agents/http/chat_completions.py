@@ -173,7 +173,7 @@ class Completion:
     message: JsonObject
     """The message in the form in which the next request sends it back to the server."""
     usage: Usage | None
-    """None if the server reports no usage, or a negative count."""
+    """Tokens that the server reports; None if it reports none, or a negative count."""
 
     @property
     def text(self) -> str | None:
@@ -195,7 +195,7 @@ class Completion:
 
     @property
     def size(self) -> int:
-        """Return the number of characters in the arguments of all tool calls, which `read_calls` parses."""
+        """Return the number of characters that `read_calls` parses: the arguments of all tool calls."""
         functions = (call.get("function") for call in filter_objects(self.message.get("tool_calls")))
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))

@@ -141,7 +141,8 @@ class AgentServer:
     relocated: bool = False
     """True if the server runs in a container.
 
-    Such a server names another host and port as its own than those in `url`. It is reached without a proxy.
+    If such a server reports its own address, host and port differ from those in `url`, and are not used. The
+    server is reached without a proxy.
     """
     connections: int = 100
     """Largest number of open connections."""
@@ -345,11 +346,11 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        A request that did not reach the server may be repeated. A POST that may have reached the server fails
-        at once, because it may have started a turn of the agent. All other requests may be repeated.
+        A POST may be repeated only if it did not reach the server. If it did, it may have started a turn of
+        the agent. All other requests may be repeated.
 
         Raises:
-            AgentError: the request failed, and may not be repeated or is the `last` attempt.
+            AgentError: the request failed and may not be repeated, or this was the `last` attempt.
         """
         import aiohttp
 

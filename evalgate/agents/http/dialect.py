@@ -52,7 +52,7 @@ class Dialect(Protocol):
 
 
 class TurnTimer(Protocol):
-    """Timer that ends a turn after its time limit, with two methods of `asyncio.Timeout`."""
+    """Timer that ends a turn after its time limit. It has two of the methods of `asyncio.Timeout`."""
 
     def when(self) -> float | None:
         """Return the event loop's time at which the turn ends; None: the turn has no time limit."""
@@ -69,7 +69,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the `with` block, so that this time does not count as the agent's."""
+    """Stop the turn's timer within the `with` block: this time does not count towards the time limit."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield

@@ -61,10 +61,10 @@ class HttpDialectOptions(BaseModel):
     body: Mapping[str, object] = Field(default_factory=dict)
     """Dialect `openai`: further fields of each request, such as `tools` and `temperature`."""
     max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
-    """Dialect `openai`: most requests in one turn while the agent calls tools."""
+    """Dialect `openai`: largest number of requests in one turn. Each round of tool calls needs a request."""
     app: str | None = None
-    """Dialects `adk` and `orchestrate`: name of the server's app or agent. When absent, the one that the case
-    names, else the only one of the server."""
+    """Dialects `adk` and `orchestrate`: name of the app or agent on the server. When absent, the name in the
+    case is used, or else the server's only app or agent."""
 
     @field_validator("headers")
     @classmethod

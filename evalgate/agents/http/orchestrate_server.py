@@ -167,7 +167,9 @@ class OrchestrateEvents:
         self._is_over = self._is_over or name == _LAST_EVENT
 
     def build_reply(self) -> Reply:
-        """Return the reply of the run. The response is the last text that is not in a widget, or None.
+        """Return the reply of the run. The response is the last message that is not a widget, or None.
+
+        A widget is an element of the chat's user interface, such as a list of options.
 
         Raises:
             AgentError: the run has no tool calls, results or messages. Or the stream ended with neither a

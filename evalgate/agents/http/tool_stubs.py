@@ -37,13 +37,15 @@ class CaseTools:
     def get_result(self, call: ToolCall) -> ToolResult:
         """Return the result of a call.
 
-        The result is `{"error": …}` in three cases: the recorded call raised an error, a mocked or recorded
-        tool is called with arguments that are not a JSON object, or, for any other tool, the expected
-        reply has no unused result.
+        The result is `{"error": …}` in these cases:
+
+        - The recorded call raised an error.
+        - A mocked or recorded tool is called with arguments that are not a JSON object.
+        - The tool is neither mocked nor recorded, and the expected reply has no unused result of the tool.
 
         Raises:
-            AgentError: the tool is mocked or recorded, and there is no result for the arguments; the
-                outcome is `faulted`.
+            AgentError: the tool is mocked or recorded, and there is no result for the arguments. The outcome
+                is `faulted`: the agent is not at fault.
         """
         if not self._mocks.is_mocked(call.name):
             return self._expected.get_result(call)
@@ -66,8 +68,8 @@ class ExpectedResults:
     def get_result(self, call: ToolCall) -> ToolResult:
         """Return the result of an expected call that equals `call`, or else the tool's first unused result.
 
-        If the tool has no unused result, return an error that the agent can read, instead of an invented
-        result. The conversation goes on, and the metrics compare this call like any other.
+        If the tool has no unused result, return the result `NOT_RECORDED`, an error that the agent can read.
+        The conversation goes on, and the metrics compare this call with the expected calls like any other.
         """
         named = [each for each in self._left if each[1].name == call.name]
         equal = [each for each in named if each[0] is not None and each[0].args == call.args]
@@ -81,7 +83,8 @@ class ExpectedResults:
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
     """Return (call, result) for each tool result of a reply.
 
-    The call is the one with the id of the result, or else the tool's next call; None if there is none.
+    The call is the one that has the same id as the result. Without such a call, it is the tool's first call
+    that has no result yet; None if there is none.
     """
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []

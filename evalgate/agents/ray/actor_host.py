@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 @frozen
 class SessionStart:
-    """Arguments of a new conversation: case, number of the run, whether it runs alone, and `trace`."""
+    """Arguments of a new conversation: case, number of the run, `alone` and `trace`.
+
+    With `alone`, no other conversation runs in the same worker of the agent.
+    """
 
     case: EvalCase
     run: int
@@ -56,7 +59,8 @@ class ActorRequest:
     session: str
     """Key of the conversation, unique within the run."""
     do: Literal["open", "turn", "end", "close"]
-    """`end` also closes the conversation; `close` abandons it, and the gate does not wait for an answer."""
+    """Step to take. `end` returns the result and closes the conversation. `close` only abandons it, and the
+    gate does not wait for the answer."""
     beginning: SessionStart | None = None
     """Arguments of the conversation; set in its first request only."""
     message: UserMessage | None = None

@@ -84,7 +84,7 @@ class ClusterAgent:
         await self._client.leave_cluster(gently=not any(exc))
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> ClusterSessionContext:
-        """Return the context of a conversation; entering it waits for an actor that is ready."""
+        """Return an asynchronous context manager of a conversation; entering it waits for a ready actor."""
         return ClusterSessionContext(self, SessionStart(case, run, alone, is_trace_wanted.get()))
 
     def create_session_key(self) -> str:
@@ -92,7 +92,9 @@ class ClusterAgent:
         return str(next(self._keys))
 
     async def acquire_actor(self) -> ActorSlot:
-        """Wait for a ready actor; return the actor with the fewest sessions, which then has one more.
+        """Wait until an actor is ready; return the ready actor with the fewest sessions.
+
+        The actor's count of sessions is increased by one.
 
         Raises:
             AgentUnreachableError: no actor is ready, and none will be.
@@ -141,7 +143,7 @@ class ClusterAgent:
             slot.pending.pop(key, None)
 
     def close_session(self, slot: ActorSlot, session: str) -> None:
-        """Drop a conversation without waiting for the actor."""
+        """Tell an actor to abandon a conversation, without waiting for an answer."""
         if slot.number in self._slots:
             closing = dump_message(ActorRequest(session, "close"))
             self._client.ask_actor(slot.number, next(self._keys), closing)
@@ -324,8 +326,8 @@ def _select_agent_env(
 ) -> dict[str, str]:
     """Return the environment variables of the agent.
 
-    These include the variables that the agent's options name as `${NAME}`. Without `with_harmless`, PATH and
-    similar variables are left out unless `settings.env` names them.
+    These are the variables in `settings.env`, and those that the agent's options name as `${NAME}`. With
+    `with_harmless`, PATH and similar variables are added.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

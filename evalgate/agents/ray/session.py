@@ -21,16 +21,16 @@ class ActorSlot:
 
 
 class ActorPool(Protocol):
-    """The methods of `ClusterAgent` with which a session uses an actor."""
+    """Interface of `ClusterAgent` for its sessions: choose an actor, and send requests to it."""
 
     def create_session_key(self) -> str:
         """Return the key of a new conversation."""
         ...
 
     async def acquire_actor(self) -> ActorSlot:
-        """Wait for a ready actor, and return it with its `sessions` increased by one.
+        """Wait until an actor is ready, increase its `sessions` by one, and return it.
 
-        The caller must decrease `sessions` by one when its session ends.
+        The caller must decrease `sessions` by one when the session ends.
 
         Raises:
             AgentUnreachableError: no actor is ready, and none will be.
@@ -48,7 +48,7 @@ class ActorPool(Protocol):
         ...
 
     def close_session(self, slot: ActorSlot, session: str) -> None:
-        """Drop a conversation without waiting for the actor."""
+        """Tell an actor to abandon a conversation, without waiting for an answer."""
         ...
 
 
@@ -127,7 +127,7 @@ class ClusterSession:
         return answer.end or SessionResult()
 
     def close(self) -> None:
-        """Drop the conversation. Do nothing if it has ended or was never opened."""
+        """Tell the actor to abandon the conversation. Do nothing if it has ended or was never opened."""
         if not self._is_over and self._beginning is None:
             self._pool.close_session(self._slot, self._key)
 

@@ -103,8 +103,8 @@ def find_conversation_id(span: Span) -> str:
 def convert_span(span: Span) -> Span:
     """Return a copy of a span with GenAI attributes, converted from the attributes of other conventions.
 
-    The copy keeps all other attributes. A GenAI attribute of the span is replaced if another convention gives
-    a value for it. The operation `text_completion` or `generate_content` becomes `chat`. If nothing can be
+    The copy keeps all other attributes. A GenAI attribute of the span is replaced if another convention has a
+    value for it. The operation `text_completion` or `generate_content` becomes `chat`. If nothing can be
     converted, return the same span.
     """
     operation = _find_operation(span)

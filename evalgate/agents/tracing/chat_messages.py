@@ -187,7 +187,7 @@ def _is_converted_text_or_result(part: Part) -> bool:
 
 
 def _unwrap(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without the wrappers of LangChain and OpenInference, and `message.` cut from keys."""
+    """Return a message without LangChain's and OpenInference's wrappers, such as `message.` before keys."""
     if isinstance(found.get("kwargs"), dict) and isinstance(found.get("id"), list):
         return {"role": str(found["id"][-1]) if found["id"] else "", **found["kwargs"]}
     if isinstance(found.get("data"), dict) and isinstance(found.get("type"), str) and len(found) <= 3:

@@ -145,7 +145,9 @@ class TracedAgent:
             await agent.check_entry()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedSessionContext":
-        """Return a context that opens a session of the inner agent and reads the spans of its turns.
+        """Return an asynchronous context manager that opens a session of the inner agent.
+
+        The session reads the spans of its turns.
 
         Raises:
             AgentUnreachableError: the inner agent cannot open sessions.

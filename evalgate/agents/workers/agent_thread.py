@@ -70,7 +70,7 @@ class AgentThread:
     async def stop(self) -> None:
         """Cancel every task and end the thread.
 
-        If the thread does not end within a second, interrupt its Python code and abandon the thread.
+        If the thread does not end within a second, interrupt its Python code and stop waiting for the thread.
         """
         self._request_stop()
         await asyncio.wait([asyncio.wrap_future(self._ended)], timeout=_END_WAIT_S)
@@ -78,7 +78,7 @@ class AgentThread:
             self._interrupt()
 
     def abandon(self) -> None:
-        """Abandon the thread of a blocked loop. Its Python code is interrupted, a call into C is not."""
+        """Stop waiting for a thread with a blocked loop. Interrupt its Python code; a call into C goes on."""
         self._request_stop()
         self._interrupt()
 
@@ -120,10 +120,11 @@ class AgentThread:
 
 
 def _destroy_task(task: asyncio.Task[Any]) -> None:
-    """End a task that ignored its cancellation, now and in this thread.
+    """Close the coroutine of a task that ignored its cancellation.
 
-    If the task were left, the garbage collector would run the agent's `finally` blocks later, in any thread.
-    asyncio's warning about a pending task is switched off, because the results report the abandoned turn.
+    This runs the agent's `finally` blocks now and in this thread. Otherwise, the garbage collector would run
+    them later, in any thread. asyncio's warning about a pending task is switched off, because the results
+    report the turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same
     coroutine = task.get_coro()

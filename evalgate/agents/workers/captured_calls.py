@@ -27,9 +27,9 @@ class CapturedTurn:
 def parse_captured(message: JsonObject) -> CapturedTurn:
     """Return the content of a `captured` message.
 
-    If the message has `usage_only`, the agent reported its calls itself, and the events are left out. If the
-    message has `only_trace`, capture is off and only the run's trace needs the spans. Then only the spans,
-    and the number of dropped spans, are returned.
+    Two fields of the message limit the result. With `usage_only`, the agent reported its calls itself, and
+    the events are left out. With `only_trace`, capture is off: the result has only the spans, for the run's
+    trace, and the number of dropped spans.
 
     Raises:
         InvalidMessageError: an event or the usage is invalid, or `events` or `spans` is no list of objects.

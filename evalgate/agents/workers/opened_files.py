@@ -9,9 +9,9 @@ from evalgate.core.types import JsonObject
 class OpenedFiles:
     """Files of the project that the agent opened in the cases of each eval set.
 
-    Paths are relative to the agent's working folder. A file counts for an eval set if a process opened it
-    before the last case of the set ended in that process. A set is incomplete if the files of any of its
-    cases are unknown.
+    Paths are relative to the agent's working folder. When a case ends, all files that its process has opened
+    so far count for the case's eval set: the process may use a file again without opening it. A set is
+    incomplete if the files of any of its cases are unknown.
     """
 
     def __init__(self) -> None:

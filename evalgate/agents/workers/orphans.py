@@ -59,7 +59,8 @@ def kill_orphans(mark: str) -> None:
 def signal_orphans(mark: str, number: int) -> bool:
     """Send the signal `number` to each process with a mark that begins with `mark`.
 
-    Return True if at least one process can be signalled. The signal 0 only checks this and is not sent.
+    Return True if there is at least one such process. With the signal 0, nothing is sent: this only checks
+    that such a process exists.
     """
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     # A list and not `any`, which would stop at the first process.

@@ -32,7 +32,7 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Maximum number of worker processes. For sessions that must run alone, 4 are always allowed."""
+    """Largest number of worker processes. For sessions that need a process alone, it is at least 4."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
@@ -84,10 +84,9 @@ class WorkerPool:
             raise cancelled
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_SessionContext":
-        """Return the context of a conversation.
+        """Return an asynchronous context manager that opens a conversation.
 
-        Entering the context waits for a ready worker, and raises AgentUnreachableError if the worker cannot
-        start.
+        Entering it waits for a ready worker. It raises AgentUnreachableError if the worker cannot start.
         """
         del run
         return _SessionContext(self, case, alone=alone)
@@ -140,9 +139,9 @@ class WorkerPool:
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
         """Wait for a ready worker and return a new session in it.
 
-        With `alone`, the worker has no other session. The caller must close the session. If three workers die
-        one after another while the session waits, return the session in the last of these workers: the
-        session's first turn raises the error.
+        With `alone`, the worker has no other session. The caller must close the session. If a worker dies
+        while the session waits for it, try another one. If the third worker dies, too, return the session in
+        this dead worker: the session's first turn raises the error.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -195,11 +194,13 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """Return the worker for a new session; None if all workers are reserved and no new one may start.
+        """Return the worker for a new session; None if the session must wait.
 
-        An idle worker is preferred. If there is none, a new worker is started if the options allow a further
-        one; with `alone`, up to 4 workers are allowed in any case. Otherwise, of the workers that are not
-        reserved, the one with the fewest sessions is returned.
+        Return the first of these workers that exists:
+
+        1. an idle worker
+        2. a new worker, if the options allow one more; with `alone`, up to 4 workers are always allowed
+        3. of the workers that are not reserved by a session with `alone`, the one with the fewest sessions
         """
         best: Worker | None = None
         for each in self._workers:

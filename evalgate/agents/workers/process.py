@@ -131,7 +131,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
     """Child process in its own POSIX session. All methods must be called in the event loop."""
 
     _running: ClassVar[set["AgentProcess"]] = set()
-    """Processes of the gate that are being started or are running."""
+    """All agent processes that this gate is starting or running."""
 
     def __init__(self, listener: ProcessListener) -> None:
         self._listener = listener

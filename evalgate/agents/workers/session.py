@@ -35,8 +35,8 @@ class SessionState(Enum):
     IDLE = auto()
     RUNNING = auto()
     CANCELLING = auto()
-    """A cancel was sent and is not answered yet. All other messages belong to the cancelled turn and are
-    ignored."""
+    """A `cancel` message was sent and is not answered yet. Until the answer arrives, all messages except
+    `span` are ignored, because they belong to the cancelled turn."""
     OVER = auto()
 
 
@@ -46,18 +46,18 @@ class SessionOwner(Protocol):
     features: frozenset[str]
     """Optional parts of the protocol that the worker announced."""
     turn_limits: "TimeLimits[WorkerSession]"
-    """Limits of turns in progress. A turn that reaches its limit is cancelled."""
+    """Time limits of the turns in progress. A turn that reaches its limit is cancelled."""
 
     def write_message(self, message: JsonObject) -> None:
         """Send a message to the worker's process."""
         ...
 
     def cancel_turn(self, session: "WorkerSession") -> None:
-        """Send a cancel for the session's turn; give up a worker that does not answer the cancel."""
+        """Send a `cancel` message for the session's turn; give up the worker if it does not answer."""
         ...
 
     def on_cancelled(self, session: "WorkerSession", *, still_running: bool) -> None:
-        """Learn that the worker answered a cancel. With `still_running`, the turn could not be ended."""
+        """Learn that the worker answered a `cancel`. With `still_running`, the turn could not be ended."""
         ...
 
     def release_session(self, session: "WorkerSession") -> None:
@@ -194,13 +194,13 @@ class WorkerSession:
 
     @property
     def interim_result(self) -> SessionResult:
-        """Return the usage and the state after the last turn."""
+        """Return the usage of the turns so far, and the state after the last turn."""
         return SessionResult(self._usage, self._final_state)
 
     def close(self) -> None:
         """End the session if it is idle.
 
-        A session with a pending cancel ends when the worker answers the cancel.
+        If a turn is being cancelled, the session ends when the worker answers the `cancel` message.
         """
         if self.state is SessionState.IDLE:
             self._end_session()
@@ -244,10 +244,10 @@ class WorkerSession:
     # --- called by the worker -------------------------------------------------------------------------------
 
     def begin_cancel(self, *, concurrent: bool) -> None:
-        """Record that a cancel is sent now. `concurrent` is True if other sessions of the worker are busy.
+        """Record that a `cancel` is sent now. `concurrent` is True if other sessions are busy, too.
 
-        If the worker answers the cancel late, the worker's process was blocked. With `concurrent`, the
-        turn then fails with SessionLostError, as another session may have blocked the process.
+        If the worker answers the `cancel` late, the worker's process was blocked. With `concurrent`, the turn
+        then fails with SessionLostError, as another session may have blocked the process.
         """
         self.concurrent = concurrent
         self.state = SessionState.CANCELLING
@@ -290,9 +290,10 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_late_turn(self) -> None:
-        """Fail the turn in progress, which ended too late: a blocked event loop delayed its time limit.
+        """Fail the turn in progress, which took longer than its time limit, as the event loop was blocked.
 
-        If other sessions were busy, one of them may have blocked the loop: the error is a SessionLostError.
+        If other sessions were busy, one of them may have blocked the loop. The error is then a
+        SessionLostError.
         """
         if self.state is not SessionState.RUNNING:
             return

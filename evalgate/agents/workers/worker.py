@@ -104,13 +104,13 @@ class Worker:
         self.process.write(encode_message(message))
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Send a cancel; if no answer arrives within 1 s (`GRACE_S`), the worker is shut down as stalled."""
+        """Send a `cancel` message; without an answer within 1 s (`GRACE_S`), the worker is shut down."""
         session.begin_cancel(concurrent=sum(each.busy for each in self.sessions.values()) > 1)
         self.write_message({"type": "cancel", "session": session.key})
         self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Stop waiting for the answer to a cancel. If the turn still runs, accept no new sessions."""
+        """Stop waiting for the answer to a `cancel`. If the turn still runs, accept no new sessions."""
         self._cancel_limits.remove_limit(session)
         if still_running:
             self.retiring = True

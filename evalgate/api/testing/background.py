@@ -114,7 +114,7 @@ class BackgroundEvaluation(Generic[T]):
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Set the result of a case after its last run.
 
-        With `runs: auto`, `_evaluate` sets the result instead.
+        With `runs: auto`, the number of runs is not known here, so `_evaluate` sets the result later.
         """
         del result
         key, prepared_run = (eval_set_id, eval_id), self._prepared_run

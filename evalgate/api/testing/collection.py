@@ -54,7 +54,7 @@ class SelectedCase:
 def list_cases(
     group: EvaluationGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
 ) -> list[SelectedCase]:
-    """Add an eval set to a group. Return its `picked` cases as `SelectedCase` objects.
+    """Add a whole eval set to a group. Return only the `picked` cases, as `SelectedCase` objects.
 
     `path` is the file that pytest reports for the cases.
 
@@ -192,7 +192,8 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
     """Do nothing if the case passed. Otherwise fail, skip or xfail the item.
 
     Raises:
-        pytest.xfail.Exception: the case cannot close the gate, because it is quarantined or observed.
+        pytest.xfail.Exception: the case cannot close the gate: it is quarantined, or observed (not yet
+            reviewed).
         pytest.skip.Exception: the case was not evaluated, although all its runs were made. A run counts as
             not made if its outcome is in `NON_AGENT_OUTCOMES`, such as `not_run`.
         pytest.fail.Exception: the case did not pass for another reason, such as a run that was not made.
@@ -230,9 +231,10 @@ def list_options(config: pytest.Config) -> list[str]:
 
 
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
-    """Describe a failing case: its faults, the turn that shows them, differences, and commands to repeat it.
+    """Describe a failing case: its faults, the most telling turn, and the commands to repeat the case.
 
-    `accept` is the command that makes the agent's behaviour the new expectation, or "".
+    The turn is shown with the differences between the expected and the actual reply. `accept` is the command
+    that makes the agent's behaviour the new expectation, or "".
     """
     again = [f"run it again: {command}" for command in commands]
     accepted = [f"if the new behaviour is right: {accept}"] if accept else []

@@ -1,7 +1,7 @@
 """Groups of cases in a pytest session; each group is one evaluation with one verdict.
 
 If pytest runs an item again, as with `--reruns`, the case is run again. A worker of pytest-xdist sends its
-runs to the controller, which scores them and decides.
+runs to the controller, which scores them and decides the verdict.
 """
 
 import os
@@ -40,18 +40,18 @@ class EvaluationGroup:
     """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
 
     name: str
-    """Node id of the function, class or module with the marker; "" for cases without marker options."""
+    """Node id of the function, class or module with the marker; "" for all cases without marker options."""
     project: Project
     agent: object
     options: EvaluationOptions
     in_worker: bool = False
-    """True in a worker of pytest-xdist: a case is run when its item runs, and the controller decides."""
+    """True in a worker of pytest-xdist, which runs only the cases of its own items and decides nothing."""
     sets: dict[str, EvalSet] = field(default_factory=dict)
     """Whole eval sets by their id."""
     selected: set[CaseKey] = field(default_factory=set)
     """Cases that remain after pytest's selection (`-k`, `-m`, `--lf`)."""
     asked: set[str] = field(default_factory=set)
-    """Node ids of the items for which `get_result` has returned a result."""
+    """Node ids of the items that have a result already, so that a further request runs the case again."""
     _plan: Plan | None = None
     _running: "BackgroundEvaluation[Any] | None" = None
     _error: Exception | None = None
@@ -112,7 +112,10 @@ class EvaluationGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Replace `--baseline` by the name of this option in pytest, in errors of the `with` block."""
+        """Replace `--baseline` in errors of the `with` block, because the option has other names in pytest.
+
+        The new name is `baseline` if the marker sets the option, otherwise `--evalgate-baseline`.
+        """
         # `baseline` is an option of the marker, `--evalgate-baseline` of the command line.
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
@@ -135,7 +138,7 @@ class EvaluationGroup:
     def finish(self) -> Any:
         """Wait for the end of the evaluation and return its record. Start the evaluation if necessary.
 
-        A worker of pytest-xdist returns the encoded runs instead, a `MadeRuns`.
+        In a worker of pytest-xdist, return the encoded runs (`MadeRuns`) instead of a record.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.

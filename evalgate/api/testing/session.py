@@ -43,7 +43,7 @@ _INTERRUPTED = "the session ended before every case was run"
 
 
 def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: object) -> None:
-    """Raise an error if `candidate` has the marker, but is a method or class that pytest would not run.
+    """Raise an error if `candidate` is a method or class on which the marker would have no effect.
 
     Raises:
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
@@ -129,9 +129,9 @@ class EvalgateSession:
     """Groups by name, in the order in which they were collected."""
     conclusions: list[Conclusion] = field(default_factory=list)
     messages: dict[str, list[WorkerMessage]] = field(default_factory=dict)
-    """Messages of the workers, by the name of the group."""
+    """Messages of the workers of pytest-xdist, by the name of the group."""
     began: float = field(default_factory=time.time)
-    """Unix seconds."""
+    """Start of the session, in Unix seconds."""
     uncollected: list[str] = field(default_factory=list)
     """Eval-set files that could not be collected."""
     has_lost_worker: bool = False
@@ -266,8 +266,8 @@ class EvalgateSession:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Move cases to the end, group by group, so that no other test runs at the same time as agents.
 
-        If the project has no agent and a marked function is the agent of an eval-set file, drop the items
-        that were collected from the file itself. Tests that take `outcome` get the tags of their cases.
+        If the project has no agent, items of an eval-set file cannot be run. They are dropped if a marked
+        function has the same cases. Tests that take `outcome` get the tags of their cases.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
@@ -364,7 +364,7 @@ class EvalgateSession:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark each report as that of a case or of another test, for the controller of pytest-xdist."""
+        """Store in each report whether its item is a case, for the controller of pytest-xdist."""
         report = yield
         vars(report)["evalgate"] = find_case(item) is not None
         return report

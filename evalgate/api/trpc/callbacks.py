@@ -1,4 +1,8 @@
-"""Callbacks: functions of the user that an evaluation calls at eight points."""
+"""Callbacks: functions of the user that an evaluation calls at eight points.
+
+The points are before and after each of four actions: to run the agent on an eval set, to run it on a case, to
+score an eval set, and to score a case.
+"""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -41,7 +45,7 @@ class AfterInferenceSetArgs:
     """Error that ended the whole inference; else None. If a single case failed, its status in `results` is
     `failed`."""
     start_time: float
-    """Unix seconds."""
+    """Start of the inference of the eval set, in Unix seconds."""
 
 
 @dataclass
@@ -73,7 +77,7 @@ class AfterInferenceCaseArgs:
     error: Exception | None
     """Always None, as in tRPC-Agent-Go."""
     start_time: float
-    """Unix seconds."""
+    """Start of the inference of the case, in Unix seconds."""
 
 
 @dataclass
@@ -104,7 +108,7 @@ class AfterEvaluateSetArgs:
     """Error that ended the whole evaluation; else None. If a single case failed, its status in `result` is
     `failed`."""
     start_time: float
-    """Unix seconds."""
+    """Start of the scoring of the eval set, in Unix seconds."""
 
 
 @dataclass
@@ -137,12 +141,12 @@ class AfterEvaluateCaseArgs:
     error: Exception | None
     """Always None, as in tRPC-Agent-Go."""
     start_time: float
-    """Unix seconds."""
+    """Start of the scoring of the case, in Unix seconds."""
 
 
 @dataclass(frozen=True)
 class CallbackResult:
-    """Return value of a callback: a new context for the later callbacks.
+    """Return value of a callback: a new context, which is a mapping of values for later callbacks.
 
     A phase is the inference or the scoring of an eval set. A context from a callback of the set reaches all
     later callbacks of the phase. A context from a callback of a case reaches only the later callbacks of the
@@ -240,7 +244,8 @@ class Callbacks:
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:
         """Call the functions of a point in order, and return the context for the next point.
 
-        The context is that of the last function that returned a `CallbackResult`, otherwise `context`.
+        This is the context of the last `CallbackResult` that a function returned. If no function returned
+        one, it is `context`.
 
         Args:
             point: Name of the point: a field of `Callback`.
@@ -280,9 +285,9 @@ async def _call_hook(
 
 
 def _read_statuses(args: object) -> None:
-    """Replace the statuses of results in `args` with known ones: a callback may have set `Passed`, say.
+    """Convert statuses such as `Passed`, which a callback may have set in its arguments, to lower case.
 
-    `args` are the arguments of a callback. Statuses of other spelling become lower case.
+    `args` are the arguments of the callback.
 
     Raises:
         ValueError: a status is unknown.

@@ -1,8 +1,8 @@
 """Metrics and criteria of tRPC-Agent-Go as objects.
 
-The field `compare` of a criterion may hold a function. As in tRPC-Agent-Go, the function replaces the
-built-in rules unless `ignore` is set, and is not written to files. If it raises an exception, the comparison
-fails with the exception's text as the reason. Unlike in tRPC-Agent-Go, a case also fails if the function does
+The field `compare` of a criterion may hold a function, which replaces the built-in rules. If `ignore` is set,
+the function is not called. If it raises an exception, the comparison fails with the exception's text as the
+reason. The function is not written to files. Unlike in tRPC-Agent-Go, a case also fails if the function does
 not return a bool.
 """
 
@@ -32,7 +32,7 @@ class TextCriterion(WireModel):
     length: dict[str, Any] | None = None
     compare_name: str = ""
     compare: Callable[[str, str], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected text; True is a match, and only bools are accepted."""
+    """Function that gets the actual and the expected text, and returns True if they match."""
 
 
 class JSONCriterion(WireModel):
@@ -53,7 +53,7 @@ class JSONCriterion(WireModel):
     """JSON Schema that the actual value must meet."""
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected value; True is a match, and only bools are accepted."""
+    """Function that gets the actual and the expected value, and returns True if they match."""
 
 
 class ToolTrajectoryStrategy(WireModel):
@@ -77,12 +77,12 @@ class ToolTrajectoryCriterion(WireModel):
 
     default_strategy: ToolTrajectoryStrategy | None = None
     tool_strategy: dict[str, ToolTrajectoryStrategy] = Field(default_factory=dict)
-    """Strategy by tool name. For the calls of that tool, `default_strategy` has no effect."""
+    """Strategies for single tools, by tool name. All other tools are compared by `default_strategy`."""
     order_sensitive: bool = False
     subset_matching: bool = False
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected `Invocation`; True is a match, and only bools are accepted."""
+    """Function that gets the actual and the expected `Invocation`, and returns True if they match."""
 
 
 class FinalResponseCriterion(WireModel):
@@ -98,7 +98,7 @@ class FinalResponseCriterion(WireModel):
     xml: dict[str, Any] | None = None
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Called with the actual and the expected `Invocation`; True is a match, and only bools are accepted."""
+    """Function that gets the actual and the expected `Invocation`, and returns True if they match."""
 
 
 class RubricContent(WireModel):

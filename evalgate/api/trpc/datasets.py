@@ -116,6 +116,8 @@ class CaseRubric(WireModel):
 class EvalCase(WireModel):
     """One case: a conversation with its session and rubrics, or a scenario for a simulated user.
 
+    In trace mode (`eval_mode` is `trace`), recorded turns are scored, and the agent is not run.
+
     >>> EvalCase(eval_id="calc_add", session_input=SessionInput(user_id="user")).to_wire()
     {'evalId': 'calc_add', 'sessionInput': {'userId': 'user'}}
     """

@@ -189,8 +189,8 @@ def new(
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.
         judge: A judge model, as `PROVIDER/MODEL`, that replaces the judge model of every metric.
-        evaluation_service: A service of the caller. Of the other arguments, only `app_name`,
-            `metric_manager`, `eval_result_manager` and `num_runs` then have an effect.
+        evaluation_service: A service to use instead of a new one. Then only the arguments `app_name`,
+            `metric_manager`, `eval_result_manager` and `num_runs` still have an effect.
 
     Raises:
         InvalidInputError: an argument is invalid.

@@ -35,8 +35,9 @@ def build_agent_of_runner(runner: object, *, concurrency: int, timeout: float | 
     """Build the agent of an evaluation without starting it.
 
     Args:
-        runner: `KIND:WHAT` as on the command line; a function, an object or an agent of a framework, which
-            runs in this process; or an `evalgate.core.protocols.Agent`, which is returned unchanged.
+        runner: A text such as `python:agent.py:answer`, as on the command line; a function, an object or an
+            agent of a framework, which runs in this process; or an `evalgate.core.protocols.Agent`, which is
+            returned unchanged.
         concurrency: Conversations at once.
         timeout: Seconds that one turn may take; None: the default.
 

@@ -237,7 +237,7 @@ class EvaluationResult(WireModel):
     """Nanoseconds, as in Go."""
     eval_cases: list[EvaluationCaseResult] = Field(default_factory=list)
     eval_set_result: EvalSetResult | None = None
-    """The result that was saved."""
+    """The result of every run, as the result manager saved it."""
 
     @override
     def __repr__(self) -> str:

@@ -62,7 +62,8 @@ async def score_case_run(
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
     """Return the expected turns of a case.
 
-    If the case only has a recording, each returned turn has only the id and the user's message.
+    If the case is only a recording, no reply is expected. Each turn then has only the id and the user's
+    message.
     """
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation

@@ -418,7 +418,7 @@ def _build_llm_context() -> LlmContext:
 
 @dataclass
 class _RedactedCase:
-    """Holder of the decoded JSON of one result. The redactor searches a dataclass faster than a bare dict."""
+    """Decoded JSON of one result. The search for secrets is faster in a dataclass than in a bare dict."""
 
     value: dict[str, Any]
 

@@ -70,7 +70,8 @@ class SqlStore:
         """Replace a document with the text that `update` returns. If `update` returns None, delete it.
 
         `update` gets the current text, or None if the document does not exist. It may be called up to five
-        times. If it raises an exception, the document is unchanged and the exception is raised.
+        times, because another process may change the table at the same time. If `update` raises an exception,
+        the document is unchanged and the exception is raised.
 
         Raises:
             StorageError: the table cannot be used, or the change failed in every attempt.

@@ -21,8 +21,8 @@ Metrics: TypeAlias = list[EvalMetric]  # an alias, because `list` is a method in
 def require_names(**names: str) -> None:
     """Raise InvalidInputError if a name is empty, no text, `.` or `..`, or holds a slash, backslash or NUL.
 
-    The keywords are the arguments' names for errors. tRPC-Agent-Go does not check names, so `../x` would lead
-    to other folders.
+    Each keyword is the name of an argument, which the error shows. tRPC-Agent-Go does not check names: there,
+    `../x` leads to another folder.
     """
     for what, name in names.items():
         require_text(what, name)
@@ -50,8 +50,8 @@ class _StoredManager:
 class StoredEvalSetManager(_StoredManager):
     """An `EvalSetManager` that keeps eval sets in a `DocumentStore`. Subclasses choose the store.
 
-    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid.
-    It raises StorageError if the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path, or if a stored file is
+    invalid. It raises StorageError if the store cannot be used.
     """
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
@@ -194,8 +194,8 @@ def _find_case(eval_set: EvalSet, eval_case_id: str) -> int:
 class StoredMetricManager(_StoredManager):
     """A `MetricManager` that keeps metrics in a `DocumentStore`. Subclasses choose the store.
 
-    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid.
-    It raises StorageError if the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path, or if a stored file is
+    invalid. It raises StorageError if the store cannot be used.
     """
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:

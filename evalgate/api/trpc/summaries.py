@@ -1,7 +1,7 @@
 """Combine statuses and means of several metrics, cases and runs, by the rules of tRPC-Agent-Go.
 
-One rule differs. tRPC-Agent-Go computes means without runs that failed before they were scored. So a case
-that crashed in one of two runs can pass. Here, the case fails.
+One rule differs. tRPC-Agent-Go computes means without runs that failed before they were scored. So in
+tRPC-Agent-Go, a case that crashed in one of two runs can pass. Here, the case fails.
 """
 
 from collections.abc import Iterable, Sequence

@@ -74,8 +74,8 @@ class WireModel(TrpcModel):
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
         """Convert this model to decoded JSON, with Go's order of keys and without empty fields.
 
-        A field with the default None is left out only if it is None, like a pointer in Go. Unknown keys come
-        last. Fields in `always_written` are never left out.
+        Empty values are "", 0, False, [] and {}. But if the default of a field is None, only None is empty,
+        like a pointer in Go. Fields in `always_written` are never left out. Unknown keys come last.
 
         Args:
             functions: Whether to include functions, which JSON cannot hold.
@@ -154,7 +154,7 @@ _Model = TypeVar("_Model", bound=WireModel)
 
 
 def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
-    """Parse a JSON file with one object. `shown_as` names the file in errors.
+    """Parse a JSON file with one object. Errors show `shown_as` as the name of the file.
 
     Raises:
         InvalidInputError: the file is invalid; the error lists every problem with its line.
@@ -165,7 +165,7 @@ def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
 
 
 def parse_wire_list(model: type[_Model], data: bytes, shown_as: str) -> list[_Model]:
-    """Parse a JSON file with a list of objects. `shown_as` names the file in errors.
+    """Parse a JSON file with a list of objects. Errors show `shown_as` as the name of the file.
 
     Raises:
         InvalidInputError: the file is invalid; the error lists every problem with its line.

@@ -243,7 +243,7 @@ class _StoredArtifact:
 
     run: int
     content: bytes
-    """The zip."""
+    """Bytes of the zip file."""
 
 
 @frozen

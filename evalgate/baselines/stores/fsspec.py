@@ -167,7 +167,7 @@ def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
 
 @contextmanager
 def _translate_errors(url: str, redactor: Redactor) -> Iterator[None]:
-    """Raise errors of a driver as InvalidInputError or NoVerdictError, without secrets.
+    """Convert errors of a driver in the block to InvalidInputError or NoVerdictError, without secrets.
 
     FileNotFoundError, IsADirectoryError and ImportError pass through.
     """
@@ -196,7 +196,7 @@ class _ObjectFolder:
     url: str
     redactor: Redactor
     has_folders: bool
-    """True if the URL's scheme is one of `_WITH_FOLDERS`."""
+    """True if the service has real folders: they must be created, and readers can see incomplete files."""
 
     def read_single_file(self) -> bytes | None:
         """Return the content of the file at `root`; None if there is no such file.

@@ -16,7 +16,7 @@ class AgentConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     kind: str = "python"
-    """`python`, `adk`, `command`, `http`, `docker`, `replay`, or one of another package: docs/agents.md."""
+    """`python`, `adk`, `command`, `http`, `docker`, `replay`, or a kind from a plugin: docs/agents.md."""
     python: str | None = None
     """Interpreter that runs a Python agent; the gate's own when absent."""
     setup: str | None = None
@@ -32,7 +32,7 @@ class AgentConfig(BaseModel):
     requests_per_minute: Count | None = Field(default=None, ge=1)
     """Most turns that may begin within one minute; no limit when absent."""
     ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Seconds in which the conversations at the same time rise from one to `concurrency`; 0: at once."""
+    """Seconds in which the number of parallel conversations rises from one to `concurrency`; 0: at once."""
     retries: Count = Field(default=1, ge=0, le=10)
     """Further attempts at a run of a case when a service that the agent calls was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
@@ -40,21 +40,21 @@ class AgentConfig(BaseModel):
     stands for all names that begin with `AB`; GITHUB_TOKEN, GH_TOKEN and RUNNER_* must be named exactly."""
     env_file: Names = ()
     """Files with lines `NAME=value`, relative to the working directory: variables for the agent, in addition
-    to `env`. They replace those of the environment, and those of a later file replace earlier ones."""
+    to `env`. They replace variables of the environment; a later file replaces those of an earlier file."""
     trace: Annotated[bool, Strict()] = False
-    """Whether the record keeps a trace of each run: model calls with their requests and responses, tool calls
-    and agents, with times: docs/trace.md."""
+    """true: the record keeps a trace of each run, with the times of model calls (and their requests and
+    responses), tool calls and agents: docs/trace.md."""
     track_files: Annotated[bool, Strict()] = False
-    """Whether the record and the baseline keep which files of the project a Python agent imports and opens:
-    docs/affected.md."""
+    """true: the record and the baseline keep the names of the project's files that a Python agent imports or
+    opens: docs/affected.md."""
 
 
 class SessionConfig(ConfigSection):
-    """Start of the agent's session, in cases that do not give it themselves."""
+    """Start of the agent's session, for cases that do not define it."""
 
     file: str | None = Field(default=None, min_length=1)
-    """Google ADK's `initial_session_file`: the session that old lists of turns start with. Relative to the
-    working directory."""
+    """Google ADK's `initial_session_file`: the initial session of eval sets in ADK's oldest format, a list of
+    turns. Relative to the working directory."""
     app_name: str | None = Field(default=None, min_length=1)
     """Name of the app for cases that name none."""
     user_id: str | None = Field(default=None, min_length=1)

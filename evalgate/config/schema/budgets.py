@@ -44,12 +44,12 @@ class BudgetLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     max: Limit | None = None
-    """Largest figure with which a case passes: the mean of its runs, or each run with `pass_hat_k`."""
+    """Largest mean of a case's runs with which the case passes. With `pass_hat_k`: limit of each run."""
     max_increase: Limit | None = None
     """Largest increase against the baseline that is allowed, as a share: 0.15 for 15 %. Only an increase that
     is more than luck closes the gate."""
     p95: Limit | None = None
-    """Largest 95th percentile over all runs of all cases; takes at least 59 runs."""
+    """Largest 95th percentile over all runs of all cases; it can be tested only with 59 runs or more."""
 
     @model_validator(mode="after")
     def _check_limits(self, info: ValidationInfo) -> Self:

@@ -82,7 +82,7 @@ Schema = Annotated[
 
 
 def is_covered(pattern: str, globs: Sequence[str]) -> bool:
-    """Return True if one of the globs is certain to match every name that `pattern` can match."""
+    """Return True if a single glob of `globs` is certain to match every name that `pattern` can match."""
     is_plain = not set(pattern) & set("*?[")
     return any(
         glob == pattern or (fnmatchcase(pattern, glob) and (is_plain or not set(glob) & set("?[")))
@@ -142,7 +142,7 @@ class ToolsRule(ConfigSection):
         return [(key, names) for key, names in wanted.items() if names]
 
     def _count_wanted(self, name: str) -> int:
-        """Return the least number of calls of tools matching `name` for `require`, `order` and `min`."""
+        """Return the number of calls of tools matching `name` that `require`, `order` and `min` need."""
         require, order, least = self.require or (), self.order or (), self.min or {}
         wanted = [each for each in {*require, *order, *least} if is_covered(each, (name,))]
         counts = {each: max(each in require, order.count(each), least.get(each, 0)) for each in wanted}
@@ -186,11 +186,11 @@ class ValueRule(ConfigSection):
     matches: Pattern | None = None
     """Regular expression (RE2) that matches anywhere in the text."""
     contains: JsonValue = None
-    """Text, element, or keys and values that the value, a text, list or object, must contain."""
+    """Part of a text, element of a list, or keys and values of an object, that the value must contain."""
     approx: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
     """Number that the value may differ from by at most `within`; without `within`, not at all."""
     within: Tolerance | None = None
-    """Largest distance from `approx`: a number, or a share of the larger of the two as "5%"."""
+    """Largest distance from `approx`: a number, or a share, as "5%", of the larger of the two numbers."""
     one_of: Annotated[tuple[JsonValue, ...], Field(min_length=1)] | None = None
     """Allowed values: the value must equal one of them."""
     json_schema: Schema | None = None
@@ -353,8 +353,8 @@ class Conditions(ConfigSection):
     """Conditions on arguments: by tool (a glob), then by path of the argument, such as `items[0].sku`. A
     plain value must be equal."""
     calls: Literal["every", "some", "if_any"] = "every"
-    """Calls of each tool that must have the arguments in `args`. `every`: all calls, and at least one is
-    made; `some`: at least one call; `if_any`: all calls, and none need be made."""
+    """Number of calls of a tool that must fulfil its conditions in `args`. `every`: all, and at least one;
+    `some`: at least one; `if_any`: all, even if there are none."""
     response: ResponseRule | None = None
     """The final responses."""
     state: ValueRules | None = None

@@ -29,12 +29,12 @@ from evalgate.core.types import ReliabilityRule
 
 
 class CaseThreshold(ConfigSection):
-    """Threshold of a metric for the cases of an entry of `cases`, with the minimum of their mean."""
+    """Minimums of one metric in an entry of `cases`: for each selected case, and for their mean."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
-    """Lowest score with which one of these cases passes."""
+    """Lowest score with which a selected case passes."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """Minimum of these cases' mean; that of the criterion when absent."""
+    """Minimum of the mean of the selected cases; when absent, the `min_mean` of the criterion."""
 
     @model_validator(mode="before")
     @classmethod
@@ -101,7 +101,7 @@ _Json = Annotated[JsonValue, AfterValidator(_validate_json_value)]
 
 
 class ToolMockConfig(ConfigSection):
-    """A fixed result that replaces a tool. Of several that match a call, the first counts."""
+    """A fixed result that replaces a tool. If several entries match a call, the first of them counts."""
 
     tool: str = Field(min_length=1)
     """Name of the tool."""
@@ -122,7 +122,7 @@ class ToolMockConfig(ConfigSection):
 
 
 class RecordedToolsConfig(ConfigSection):
-    """A recording that answers the calls of all tools, as they were answered when it was made."""
+    """A recording that replaces all tools: a call gets the result that it had when the recording was made."""
 
     source: str = Field(min_length=1, alias="from")
     """A `results.json`, or another recording of conversations, relative to this file."""
@@ -159,7 +159,7 @@ def _wrap_one_recording(
 
 
 class _OrOneRecording:
-    """Annotation of a list of tool mocks. The JSON Schema also accepts one recording in its place."""
+    """Annotation with which the JSON Schema accepts a single recording in place of a list of tool mocks."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -191,7 +191,7 @@ Bound = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
 class AdkCriterionConfig(BaseModel):
-    """A criterion as in Google ADK: any finite number as threshold, and options, which the metric checks."""
+    """A criterion as in Google ADK: any finite number as threshold, and options that the metric validates."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -217,15 +217,17 @@ class CriterionSettings(BaseModel):
     at_least: Unit | None = None
     """Minimum of the estimate of `pass_hat_k` or `pass_at_k`; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
-    """`literal`: every mean below its minimum fails; see `min_mean`. `statistical`: a mean below `min_mean`,
-    or below `threshold` without `min_mean`, fails only if the difference is more than noise."""
+    """Rule for a mean below its minimum. `literal`: the mean fails; `min_mean` explains the minimum.
+    `statistical`: the mean fails only if the difference is more than noise. The minimum is then `min_mean`,
+    or `threshold` without one."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """Minimum of the mean of all cases, taken literally. When absent: `threshold`, unless a comparison with
-    a baseline judges the mean."""
+    """Minimum of the mean of all cases, without allowance for noise. When absent: `threshold`, unless a
+    comparison with a baseline judges the mean."""
     max_regression: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )
-    """Own allowance for a drop against the baseline, in points of the metric; that of `gate` when absent."""
+    """Smallest drop of this metric's mean that closes the gate, in points of the metric. A drop that can be
+    luck does not close it. When absent: `gate.max_regression`."""
     gates: Annotated[bool, Strict()] = True
     """false: the metric is scored, compared with the baseline and reported, and decides nothing."""
 
@@ -256,8 +258,8 @@ class CriterionConfig(AdkCriterionConfig, CriterionSettings):
     """A criterion of evalgate's own file, with a threshold in the range of the metric's scores."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
-    """Lowest score with which a run or a case passes, in the range of the metric. `min_mean` speaks of the
-    mean."""
+    """Lowest score with which a run or a case passes, in the range of the metric. The minimum for the mean of
+    all cases is `min_mean`."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -282,8 +284,8 @@ class CheckConfig(CriterionSettings):
     threshold: Unit = 1.0
     """Share of a case's runs that must pass."""
     min_mean: Unit | None = None
-    """Minimum of the share of passed runs over all cases, taken literally. When absent: `threshold`, unless a
-    comparison with a baseline judges it."""
+    """Minimum of the share of passed runs over all cases, without allowance for noise. When absent:
+    `threshold`, unless a comparison with a baseline judges the share."""
 
 
 class CustomMetricConfig(ConfigSection):

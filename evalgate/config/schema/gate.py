@@ -24,29 +24,29 @@ class StatisticsConfig(ConfigSection):
     """Settings of the statistical comparison with the baseline, explained in docs/statistics.md."""
 
     alpha: Annotated[float, Strict()] = Field(default=0.05, ge=1e-9, lt=0.5)
-    """Chance that luck alone closes the gate for an unchanged agent, over all metrics together. Means get 0.6
-    of it, as single cases close the gate too."""
+    """Chance that luck alone closes the gate for an unchanged agent, over all metrics together. The tests
+    of means use 0.6 of it, because the tests of single cases can close the gate, too."""
     doubt_alpha: Annotated[float, Strict()] = Field(default=0.10, gt=0, le=1)
     """Chance that the means of an unchanged agent close the gate or make it inconclusive, over all metrics
     together; at least `alpha`. 1: every drop of `max_regression` or more that can be luck is inconclusive."""
     case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
-    """Chance that any unchanged case of the whole suite is called broken."""
+    """Chance that at least one unchanged case of the whole suite is called broken."""
     case_drop: Unit = 0.25
     """Smallest drop of one case that is reported, as a share of the range of the metric's scores."""
     confirm_runs: Count = Field(default=10, ge=1, le=1000)
-    """Most runs of a case that may be broken; up to twice as many if a case that newly fails passed once."""
+    """Most runs of a case that may be broken. A newly failing case that passed once may get twice as many."""
     fail_fast: Annotated[bool, Strict()] = True
     """true: make no further runs once a case is confirmed broken."""
     max_missing: Unit = 0.10
     """Share of runs that may lack a score through no fault of the agent."""
     baseline_keep: Count = Field(default=20, ge=1, le=1000)
-    """Number of newest stored runs of a case that the comparison uses, and of newest gate runs of an eval set
-    that a baseline keeps."""
+    """Number of a case's newest stored runs that the comparison uses. A baseline keeps as many of the newest
+    gate runs of each eval set."""
     pass_score: Unit = 1.0
-    """Lowest score, as a share of the metric's range, with which messages about a case count a run as passed;
+    """Lowest score with which a run counts as passed in messages about a case: a share of the metric's range.
     `evalgate flaky` uses it for metrics without a threshold."""
     fdr: Annotated[float, Strict()] = Field(default=0.10, gt=0, lt=1)
-    """Expected share of unchanged cases in the list of worse cases, made with a fixed number of `runs`."""
+    """Expected share of unchanged cases (false discoveries) in the list of worse cases, with fixed `runs`."""
 
     @model_validator(mode="after")
     def _check_alphas(self) -> Self:
@@ -67,8 +67,8 @@ class AnchorConfig(ConfigSection):
     max_regression: Unit | None = Field(
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )
-    """A drop of a metric's mean of this size or more since the anchor closes the gate, unless it can be luck:
-    a share of the range of the metric's scores. When absent: as `gate.max_regression`."""
+    """Smallest drop of a metric's mean since the anchor that closes the gate, as a share of the metric's
+    range. A drop that can be luck does not close it. When absent: `gate.max_regression`."""
 
     @field_validator("baseline")
     @classmethod
@@ -85,9 +85,9 @@ class ControlConfig(ConfigSection):
     """Control runs: runs of the base commit's agent in the same job: docs/control-runs.md."""
 
     mode: Annotated[Literal["off", "suspects", "all"], ReadBareOff] = "suspects"
-    """`suspects`: before the comparison with the baseline closes the gate, the base commit's agent is run on
-    the cases that broke, and on those of averages that fell. `all`: on the averages of all metrics. `off`:
-    never."""
+    """Cases that the base commit's agent runs, too, before the comparison with the baseline closes the gate.
+    `suspects`: the cases that broke, and the cases of each metric with a fallen average. `all`: the cases
+    that broke, and the cases of every metric. `off`: none."""
     url: str | None = Field(default=None, min_length=1)
     """Address of the base's deployment, for an agent behind a URL; may hold `${NAME}`."""
 
@@ -129,21 +129,22 @@ class GateConfig(ConfigSection):
             json_schema_input_type=str | AnchorConfig | None,
         ),
     ] = None
-    """Older baseline that means are compared with as well: a string, or `baseline` and `max_regression`."""
+    """Older baseline for a second comparison of means: a string, or `baseline` and `max_regression`."""
     quarantine: str | None = Field(default=None, min_length=1)
-    """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
+    """File of cases that run and are reported, but do not gate. Each entry has the keys `case`, `owner`,
+    `reason` and `expires`."""
     max_regression: Unit = Field(
         default=option_defaults.MAX_REGRESSION, validation_alias=AliasChoices("max_regression", "max_drop")
     )
-    """A drop of a metric's mean of this size or more closes the gate, unless it can be luck: a share of the
-    range of the metric's scores."""
+    """Smallest drop of a metric's mean that closes the gate, as a share of the metric's range. A drop that
+    can be luck does not close it."""
     require: Literal["guard", "proof"] = "guard"
     """`guard`: the gate closes if the change is shown to be worse. `proof`: it opens only if the change is
     shown not to be worse."""
     on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
     """Exit code of inconclusive runs: `warn` is 0, `fail` is 1, `distinguish` is 4."""
     max_runs: Count = Field(default=5, ge=1, le=1000)
-    """Most rounds of `runs: auto`."""
+    """Most rounds of `runs: auto`; a round is one run of every case."""
     deterministic: Annotated[bool, Strict()] = False
     """true: the agent answers the same each time, so its scores are compared exactly, without statistics."""
     statistics: StatisticsConfig = StatisticsConfig.model_construct()
@@ -153,10 +154,10 @@ class GateConfig(ConfigSection):
     """Runs of the base commit's agent, to tell a change of the agent from a drift of its model or backend:
     `off`, `suspects`, `all`, or a section with more settings."""
     max_failed_cases: Count | None = Field(default=None, ge=0)
-    """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
-    runs of the baseline show to fail by luck, or always."""
+    """Number of cases that may miss a threshold or crash before the gate closes. When absent: 0, not counting
+    cases that the runs of the baseline show to fail by luck, or always."""
     max_error_rate: Unit = 0.5
-    """Share of runs that may end without a score, the mean over all cases; beyond it there is no verdict."""
+    """Largest share of runs without a score, as the mean over all cases; above it there is no verdict."""
     min_cases: Count = Field(default=1, ge=0)
     """Least number of evaluated cases; with fewer there is no verdict. 0: a run without any case passes."""
     report_only: Annotated[bool, Strict()] = False

@@ -52,7 +52,7 @@ class JudgeFloor(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     anchors: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
-    """Lowest share of the judge's `anchors` on which it must agree with people."""
+    """Lowest share of the responses in the file `anchors` on which the judge must agree with people."""
     agreement: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Lowest share of the answers labelled by people on which the judge gives the same verdict."""
     kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
@@ -64,9 +64,9 @@ class JudgeFloor(BaseModel):
 
     @property
     def label_floors(self) -> Mapping[str, float]:
-        """Return, by name, those minimums of the agreement with people's labels that are set.
+        """Return the minimums that are set, by name, except `anchors`.
 
-        `anchors` is not one of these minimums.
+        They limit the agreement with people's labels, which `evalgate judge` collects.
         """
         found = self.model_dump(exclude={"anchors"})
         return {name: value for name, value in found.items() if value is not None}
@@ -121,8 +121,8 @@ class JudgeConfig(BaseModel):
     floor: Annotated[
         JudgeFloor, BeforeValidator(_build_floor, json_schema_input_type=_Share | JudgeFloor)
     ] = JudgeFloor.model_construct()
-    """Least agreement with people: figures, or a number for the share of anchors; below it there is no
-    verdict."""
+    """Least agreement with people, below which there is no verdict: a section, or a number that stands for
+    `anchors` in it."""
 
     @field_validator("provider")
     @classmethod
@@ -179,9 +179,10 @@ USER_SETTINGS = frozenset(
 
 
 class UserConfig(JudgeConfig):
-    """Model that plays the user: the one that `model` names; when absent, the model of `judge`.
+    """Model that plays the user, with its settings. Without `model`, the model of `judge` plays.
 
-    Without a `provider`, the model's name decides; if it does not, the judge's provider is used.
+    Without `provider`, the provider is the one that the model's name identifies. If the name identifies none,
+    it is the judge's provider.
     """
 
     model: str = ""
@@ -197,8 +198,8 @@ class UserConfig(JudgeConfig):
     include_function_calls: bool = False
     """true: the model is told which tools the agent called, and what they returned."""
     stories: Literal["played", "first_sentence"] = "played"
-    """Cases with a story and a starting sentence: `played` continues by the story, `first_sentence` ends
-    there."""
+    """Rule for cases with a story and a starting sentence. `played`: the model continues by the story;
+    `first_sentence`: the conversation ends after that sentence."""
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
         """Return the settings of the model that plays the user, or None if no model is named.

@@ -47,7 +47,7 @@ def parse_adk_version(text: str) -> tuple[int, int]:
 
 
 def _drop_default(schema: JsonDict) -> None:
-    """Remove the default of a key from its schema, because the default does not depend on the file alone."""
+    """Remove the default of a key from its JSON Schema, because the real default depends on the run, too."""
     schema.pop("default", None)
 
 
@@ -81,8 +81,8 @@ class SuiteConfig(ConfigSection):
     eval_sets: Names = Field(min_length=1)
     """Files, folders or globs, written as in the key `eval_sets` of the whole file."""
     affects: Patterns = ()
-    """Globs of files, relative to the working folder; a change of such a file affects the suite. Without
-    globs, every change affects the suite, unless runs with `agent.track_files` recorded its files."""
+    """Globs of the files whose change affects the suite, relative to the working folder. Without globs, every
+    change affects the suite, unless runs with `agent.track_files` recorded the files that it needs."""
 
 
 class AffectedConfig(ConfigSection):
@@ -141,13 +141,13 @@ class Config(ConfigSection):
     agent: AgentConfig | None = None
     """The agent that is gated."""
     session: SessionConfig | None = None
-    """Start of the agent's session, in cases that do not give it themselves."""
+    """Start of the agent's session, for cases that do not define it."""
     executor: ExecutorConfig = LOCAL
     """Place where the agent's workers run: `local`, `ray`, or a section with more settings."""
     runs: Runs = Field(default=1, json_schema_extra=_drop_default)
-    """Runs of every case; `auto`: as many as the comparison with the baseline needs. When absent: `auto` if
-    the baseline holds 3 runs or more of at least half of the cases, and the agent is neither a recording nor
-    `gate.deterministic`; else, and in a shard, 1."""
+    """Number of runs of every case; `auto`: as many as the comparison with the baseline needs. When absent:
+    `auto` if the baseline has 3 or more runs of at least half of the cases, else 1. The default is always 1
+    in a shard, for a recording, and with `gate.deterministic`."""
     criteria: Annotated[Mapping[str, CriterionConfig], BeforeValidator(complete_budgets)] = Field(
         default_factory=dict
     )
@@ -229,8 +229,8 @@ class Thresholds:
 
     config: Config
     folder: Path
-    """Folder of the file. Paths in the file are relative to this folder. Exceptions, such as `eval_sets`, are
-    relative to the working directory."""
+    """Folder of the file. Paths in the file are relative to it. Paths in keys such as `eval_sets` are an
+    exception: they are relative to the working directory."""
     file: str = ""
     """Path of the file, as the user wrote it; "" without a file."""
     dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"

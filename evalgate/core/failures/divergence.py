@@ -70,12 +70,12 @@ class Divergence:
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
-    """Second name, by `kind`: the other tool, the path of the argument, the check, rubric, budget or metric,
-    or the exception. "" if the kind has none."""
+    """Second name in the label. `kind` decides what is named: the other tool, the path of the argument, a
+    check, rubric, budget or metric, or the exception. "" if the kind has no second name."""
 
     @property
     def label(self) -> str:
-        """Return the divergence in words, with names in backticks: `issue_refund` before `lookup_order`."""
+        """Return the divergence in words, with names in backticks, such as "no call of `lookup_order`"."""
         if self.kind == "argument" and not self.detail:
             return f"`{self.tool}` with other arguments"
         return _LABELS[self.kind].format(tool=self.tool, detail=self.detail)

@@ -32,7 +32,7 @@ class SimulatedUserError(Exception):
 
 
 class User(Protocol):
-    """The user's side of one run of one case."""
+    """The user who talks to the agent in one run of one case: scripted, simulated or from a recording."""
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the next message, given all replies of the agent so far; None if the conversation is over.
@@ -75,11 +75,12 @@ class AgentError(Exception):
 
 
 class SessionLostError(Exception):
-    """Loss of a session because its worker process ended. Another case in the same process may be the cause.
+    """Loss of a session because its worker process ended. The case is then run again.
 
-    If `alone` is True, the case is run again in a process without other cases. If the case ends this process,
-    too, the case is to blame. If `alone` is False, no case can be the cause, for example because the machine
-    was lost. The case is then run again in any process.
+    If `alone` is True, some case may have ended the process, perhaps another one in the same process. So the
+    case is run again in a process of its own. If this process ends as well, the case is to blame. If `alone`
+    is False, no case can be the cause, for example because the machine was lost. Then the case is run again
+    in any process.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class AgentSession(Protocol):
 
 @frozen
 class AgentContext:
-    """Settings that evalgate gives an agent, in addition to the options in the section `agent`."""
+    """Settings that evalgate passes to an agent, in addition to the options in the section `agent`."""
 
     folder: Path
     """Working folder of the agent."""
@@ -157,7 +158,7 @@ class AgentContext:
     """Numeric id of the user that the agent runs as; None: the user of the gate."""
     gid: int | None = None
     track_files: bool = False
-    """True: the record keeps the files that the agent opens."""
+    """True: the agent must note the project files that it opens (`TracksFiles`)."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The gate's own environment, for placeholders in the section `agent`. The agent never gets all of it."""
 
@@ -315,7 +316,7 @@ class ChecksEntry(Protocol):
 
 @runtime_checkable
 class HasNotices(Protocol):
-    """An agent that, once it has been stopped, has notices about the whole run for the reports."""
+    """An agent with notices about the whole run for the reports. They are read after it has stopped."""
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class WriteResult:
 
     text: str
     lost: tuple[str, ...] = ()
-    """Data that the format cannot hold, as `case: data`."""
+    """Data that the format cannot hold. Each item is a text such as `CASE: DATA`."""
 
 
 class EvalSetWriter(Protocol):

@@ -116,16 +116,16 @@ class MetricCode:
     roots: tuple[str, ...] = ("",)
     """Folders of the workspace in which Python looks for modules; "" is the workspace itself."""
     digest: str = ""
-    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. Not
-    covered are files that are found only below the second or a later folder of `roots`, and the `__init__.py`
-    of packages that no import statement names. "" if the module is not found below the first folder."""
+    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. It
+    leaves out files that are not found below the first folder of `roots`, and each `__init__.py` that no
+    import statement names. "" if the module is not found below the first folder of `roots`."""
     left_out: tuple[str, ...] = ()
     """Files in the folder of the module that are too large to keep, alone or together."""
 
 
 @frozen
 class MetricEnvironment:
-    """Settings that evalgate gives a custom metric."""
+    """Settings that evalgate passes to a custom metric."""
 
     folder: Path
     """Working folder of the metric."""
@@ -135,8 +135,8 @@ class MetricEnvironment:
     """Numeric id of the user that the metric runs as; None: the user of the gate."""
     gid: int | None = None
     read_code: Callable[[str, Sequence[str]], MetricCode] | None = None
-    """Function that gets an entry point and the code roots to search, and reads the code. None: the code is
-    read from `folder`."""
+    """Function that reads the metric's code, for example from a commit. It gets the entry point, and the
+    folders in which to look for modules. None: the code is read from `folder`."""
 
 
 class ProvidesJudges(Protocol):
@@ -168,16 +168,16 @@ class MetricContext:
     folder: Path = field(default_factory=Path)
     """Folder of the file with the criteria; paths in a metric's options are relative to it."""
     locate: PathResolver = field(default=lambda path: path)
-    """Resolver of the paths of files that the options name."""
+    """Function that gets the path of a file named in the options, and returns the path to read instead."""
     workspace: Path = field(default_factory=Path)
     """Folder that the agent works in."""
     is_literal: bool = True
-    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and are applied as that tool does."""
+    """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, so that tool's rules apply to them."""
     is_recording: bool = False
     """True: the agent is a recording, so that its runs have no latency."""
     load_personas: Callable[[], Mapping[str, object]] = dict
-    """Function that returns the personas of simulated users by name; `str` of a persona describes it for a
-    model."""
+    """Function that returns the personas of simulated users by name. `str(persona)` is the description of the
+    persona for a model."""
 
 
 class MetricType(Protocol):

@@ -20,7 +20,7 @@ class BaselineSource:
     """A person's reason to replace all earlier runs by this run (`evalgate baseline accept`); None: the run
     was added to the earlier runs."""
     digest: str = ""
-    """Identity of the gate run: a run that is saved twice counts once."""
+    """Hash that identifies the gate run, so that a run that is saved twice counts once."""
 
 
 @frozen
@@ -36,9 +36,9 @@ class BaselineRun:
     duration_s: float = 0.0
     usage: Usage | None = None
     user_usage: Usage | None = None
-    """Consumption of the simulated user."""
+    """Tokens and cost of the simulated user."""
     judge_usage: Usage | None = None
-    """Consumption of judging as if no answer had been cached; None: no model judged."""
+    """Tokens and cost of judging, with cached answers counted like new ones; None: no model judged."""
     divergence: str = ""
     """First divergence of a run that failed, as `missing_call lookup_order`; "" if it passed, or if an older
     evalgate stored it."""
@@ -71,9 +71,9 @@ class BaselineCase:
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep, or not known."""
     failing_since: FailingSince | None = None
-    """Gate run in which the case broke: the case passed before, and all runs since have failed. At least two
-    runs have failed since, more than luck explains. The field stays set when the passed runs are no longer
-    stored. None: the case did not break."""
+    """Gate run in which the case broke: the case passed before, and all runs since have failed. There are at
+    least two failed runs, and luck does not explain so many. The field stays set when the passed runs are no
+    longer stored. None: the case did not break."""
 
     @property
     def key(self) -> CaseKey:
@@ -90,7 +90,7 @@ class TrackedFiles:
     """Paths relative to the working folder, with slashes, sorted; paths elsewhere in the repository begin
     with `../`."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Path of a file to the first 16 hexadecimal digits of its SHA-256, for the eval-set file and the files
+    """First 16 hexadecimal digits of the SHA-256 of a file, by path. It lists the eval-set file and the files
     that the newest run opened. If one of these files changes, the agent may open other files than before."""
 
 

@@ -40,8 +40,9 @@ class Margin:
     distance: float
     """Distance of the average from the limit."""
     runs: int | None = None
-    """Fewest passed runs that would have to fail (or failed runs to pass) to turn the verdict. None: no
-    number of runs turns it, `distance` is 0, or the margin is of a pass^k or pass@k."""
+    """Smallest number of runs with another result that would turn the verdict: passed runs that fail, or
+    failed runs that pass. None: no number of runs turns it, `distance` is 0, or the average is a pass^k or
+    pass@k."""
 
     def to_scores(self, score_range: Range) -> "Margin":
         """Return a copy with the figures converted from shares of the range to scores."""
@@ -81,15 +82,15 @@ class MetricComparison:
     """Smallest drop of the mean that is too large; None: not compared with the baseline."""
     require: Literal["guard", "proof"] = "guard"
     rounds: int = 0
-    """Number of runs of every case that the mean is computed from."""
+    """Number of runs per case that the mean is computed from."""
     missing: int = 0
     """Number of the `planned` runs that have no score."""
     planned: int = 0
     drop: float | None = None
     """Mean of the baseline minus the mean now, so that above 0 is worse. None: nothing was compared."""
     noise: float | None = None
-    """Change of the mean that luck alone causes; None: not measured, as with one run of each case on both
-    sides."""
+    """Change of the mean up to which luck alone explains it. None: not measured, as with one run of each case
+    on both sides."""
     p: float | None = None
     """Probability that luck alone causes such a drop."""
     level: float | None = None
@@ -99,18 +100,18 @@ class MetricComparison:
     """Upper end of the confidence interval of the drop; `low` is the lower end."""
     notice: float | None = None
     """Drop that the test detects with a power of about 80 %; larger drops are detected more often. None: no
-    drop is detected as often, or none was estimated."""
+    drop is detected that often, or no estimate was made."""
     minimum: ThresholdEstimate | None = None
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None
     shared: tuple[str, ...] = ()
-    """Sentences about the whole metric, if several lines of a report (`MetricSummary`) share one comparison.
-    Only one of these lines has the sentences. `verdict`, `p` and `level` then belong to the whole metric,
-    `drop` and `noise` to the line."""
+    """Sentences about the whole metric. A report may have several lines (`MetricSummary`) for one metric, and
+    only one of these lines holds the sentences. With several lines, `verdict`, `p` and `level` belong to the
+    whole metric, `drop` and `noise` to the line."""
     ratio: RatioEstimate | None = None
     """Increase of a budget since the baseline; `p` and `level` are those of its test."""
     percentile: ThresholdEstimate | None = None
-    """95th percentile of a budget over all answered runs; `minimum` is the largest that is allowed."""
+    """95th percentile of a budget over all answered runs. Its field `minimum` holds the upper limit."""
 
 
 CaseStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
@@ -162,10 +163,13 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """Conclusion whether a failing case broke, from its planned runs and follow-up runs made to find out."""
+    """Conclusion whether a failing case broke (fails by more than luck) or is flaky.
+
+    It is drawn from the planned runs of the case and from follow-up runs, which are made for this purpose.
+    """
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: the first `need` runs all failed, or in a longer series from the first run on, all but one.
+    """`broke`: the first `need` runs all failed, or all but one failed in a longer series of first runs.
     `flake`: too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way.
     `open`: there are too few runs to decide."""
     runs: int
@@ -262,7 +266,7 @@ control fails any more, so that the failure was luck, or an outage that is over.
 
 @frozen
 class ControlRun:
-    """One run of the agent of the change or of the base commit. The run is in no score and no baseline."""
+    """One run made only to compare the change with the base commit. It is in no score and no baseline."""
 
     side: Literal["head", "control"]
     """`head`: the agent of the change; `control`: the agent of the base commit."""
@@ -273,8 +277,8 @@ class ControlRun:
     scores: Mapping[str, float | None] = field(default_factory=dict)
     """Metric name to score; None: the metric has no score."""
     failed: bool | None = None
-    """True: the run failed in the way that made its case a suspect. False: it did not fail in this way. None:
-    the run does not show whether it did."""
+    """True: the run failed in the way that made its case a suspect, a case that may close the gate. False: it
+    did not fail in this way. None: the run does not show this, for example because a judge failed."""
 
 
 @frozen
@@ -285,16 +289,16 @@ class ControlCase:
     eval_id: str
     runs: tuple[ControlRun, ...]
     answer: ControlAnswer | None = None
-    """Answer about the case. None: the case was run only for the average of a metric, or too few of its runs
-    have a result. Then the comparison with the baseline decides about the case."""
+    """Answer about the case, such as `broke`. None: the comparison with the baseline decides about the case,
+    because it was run only for the average of a metric, or because too few of its runs have a result."""
     head_runs: int = 0
     """Number of runs of the change that have a result."""
     head_failed: int = 0
-    """Number of the `head_runs` that failed in the way that made the case a suspect."""
+    """Number of the `head_runs` that failed in the way that made the case a suspect (`ControlRun.failed`)."""
     head_otherwise: int = 0
     """Number of the `head_runs` that failed in other ways only."""
     control_runs: int = 0
-    """Number of runs of the control that have a result."""
+    """Number of runs of the base commit that have a result."""
     control_failed: int = 0
     control_otherwise: int = 0
     p: float | None = None
@@ -328,14 +332,14 @@ class ControlMetric:
     fingerprint: str
     """Hash of the metric and its options, as `CaseMetric.fingerprint`."""
     answer: ControlAnswer | None
-    """None: too few runs have a score, so that the comparison with the baseline decides about the metric."""
+    """Answer about the metric. None: too few runs have a score. Then the baseline comparison decides."""
     stored: float | None = None
     """Mean of the stored runs."""
     head: float | None = None
     control: float | None = None
     drop: float | None = None
-    """Mean of the control minus mean of the head, over all cases of the metric. For cases without control
-    runs, the difference counts as 0."""
+    """Mean of the base commit minus mean of the change, over all cases of the metric. For cases without
+    control runs, the difference counts as 0."""
     p: float | None = None
     level: float | None = None
     sentence: str = ""
@@ -349,7 +353,7 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric. Answers
+    """Most serious answer about any case or metric: `broke`, then `open`, `drifted`, `recovered`. Answers
     from too few control runs count here, too. `open` if there is no answer at all."""
     cases: tuple[ControlCase, ...]
     """Cases with control runs, in the order of the files."""

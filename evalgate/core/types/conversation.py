@@ -27,7 +27,8 @@ class ToolCall:
 
     name: str
     args: JsonObject | None = None
-    """None: the source does not list arguments; an empty object: the call has no arguments."""
+    """Arguments by name. Empty: the call has no arguments. None: the source does not list arguments, or they
+    are in `other_args`."""
     id: str | None = None
     author: str | None = None
     type: Literal["tool_call"] = "tool_call"
@@ -124,12 +125,12 @@ TRANSIENT_FAILURES = frozenset({RATE_LIMITED, "unavailable"})
 
 @frozen
 class Usage:
-    """Consumption of a run, as far as the agent reports it."""
+    """Tokens, cost and models of a run, as far as the agent reports them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = 0.0
-    """None: the cost of some of the tokens is not known."""
+    """Cost in US dollars; None: the cost of some of the tokens is not known."""
     models: tuple[str, ...] = ()
     """Names of the models that answered, as far as they are known, sorted."""
     known_usd: float = 0.0
@@ -195,7 +196,7 @@ class TraceSpan:
     author: str = ""
     """Name of the agent that made the call; "" if it is not known."""
     usage: Usage | None = None
-    """Consumption of this step alone, not of the steps within it."""
+    """Tokens and cost of this step alone, not of the steps within it."""
     request: object = None
     """JSON that went to the model (messages, settings, tools), or a tool's arguments."""
     response: object = None
@@ -218,7 +219,7 @@ class Failure:
     message: str
     """One sentence that a user understands."""
     detail: str = ""
-    """Traceback or the tail of the agent's stderr, bounded."""
+    """Traceback, or the end of the agent's stderr, cut to a limited length."""
 
     def quote_last_output(self) -> "Failure":
         """Return a copy with the last line of `detail` added to its message; self if `detail` is blank."""
@@ -236,13 +237,13 @@ class Failure:
 
 @frozen
 class Attempt:
-    """A failed attempt at a run of a case, after which there was another."""
+    """A failed attempt at a run of a case, after which the run was tried again."""
 
     outcome: Outcome
     failure: Failure
     duration_s: float = 0.0
     usage: Usage | None = None
-    """Consumption of the failed attempt."""
+    """Tokens and cost of the failed attempt."""
 
 
 @frozen
@@ -260,14 +261,14 @@ class CaseRun:
     duration_s: float = 0.0
     usage: Usage | None = None
     failure: Failure | None = None
-    """Set exactly when `outcome` is not `answered`."""
+    """Reason why the run has no answer; None if `outcome` is `answered`."""
     final_state: JsonObject | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
     """Failed attempts at this run, for example because another case brought the worker down."""
     said: tuple[UserMessage, ...] = ()
     """The user's messages, turn by turn: written in the case, or made up by a simulated user."""
     user_usage: Usage | None = None
-    """Consumption of the simulated user."""
+    """Tokens and cost of the simulated user."""
     session_id: str = ""
     """Id under which the agent's framework or server keeps the conversation; "" if it has none."""
     user_id: str = ""

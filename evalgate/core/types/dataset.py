@@ -16,8 +16,8 @@ class Rubric:
     text: str
     type: str | None = None
     """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`. None: the rubric is for every metric that reads
-    rubrics. But if the criteria are in Google ADK's own file, Google ADK's metrics ignore a rubric without a
-    type, unless the rubric has `points`."""
+    rubrics. There is one exception: with criteria in a file of Google ADK, Google ADK's metrics ignore a
+    rubric that has neither a type nor `points`."""
     description: str | None = None
     metric: str = ""
     """The metric that the rubric is for; "" if the eval set names no metric."""
@@ -95,7 +95,7 @@ class Goal:
     """Arguments that a tool call must have; the call may have others, too. An empty object: any arguments.
     None: no arguments."""
     arg_matching: Mapping[str, ArgMatching] = field(default_factory=dict)
-    """Dotted path of an argument to its comparison; `strict` for arguments that are not listed."""
+    """Way to compare each argument, by dotted path; `strict` for arguments that are not listed."""
     response: str | None = None
     """Expected text; None: the goal names no text."""
     keywords: tuple[str, ...] = ()
@@ -133,7 +133,8 @@ class Journey:
 
     goals: tuple[Goal, ...]
     order: Mapping[str, tuple[str, ...]]
-    """Name of a goal to the goals that come after it. Every goal named here must be reached."""
+    """Maps the name of a goal to the names of the goals that must come after it. Every goal that is named
+    here must be reached."""
     story: str = ""
     """The user's intention, for a simulated user."""
     max_turns: int | None = None
@@ -187,7 +188,7 @@ class RecordedCall:
 
     tool: str
     args: JsonObject | None
-    """None: the source does not list arguments."""
+    """Arguments of the calls, by name; None: the source does not list arguments."""
     answers: tuple[RecordedAnswer, ...]
     """One answer for each call, in the order of the calls."""
 
@@ -238,7 +239,7 @@ class EvalCase:
     """The agent's replies, if the eval set contains them: the agent is then not run on this case. None: the
     eval set contains no replies."""
     rubrics: tuple[Rubric, ...] = ()
-    """Statements that a judge must affirm of every turn, or of the conversation."""
+    """Statements about every turn, or about the conversation, that a judge must affirm."""
     creation_timestamp: float = 0.0
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     tags: tuple[str, ...] = ()
@@ -247,7 +248,7 @@ class EvalCase:
     """Fixed results that replace tool calls. If a tool has a mock for a turn, it is never called for real in
     that turn."""
     tool_recording: ToolRecording | None = None
-    """Recording that answers all other tool calls, except calls of the tools that it lists as live; None:
+    """Recording that answers the tool calls that no mock answers, except calls of tools in its `live`. None:
     there is no recording."""
     status: Literal["expected", "observed"] = "expected"
     """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
@@ -285,10 +286,11 @@ class EvalCase:
 
 @frozen
 class CaseChecks:
-    """Checks of individual cases, from the file of case notes next to their eval set."""
+    """Checks of individual cases, from the file of case notes next to the eval-set file."""
 
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
-    """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""
+    """Maps the id of a case to its checks. Checks are conditions by name, as in the section `checks` of a
+    thresholds file."""
     file: str
     """Path of the file with the notes, as messages show it."""
     find_position: Callable[[tuple[str | int, ...]], tuple[int, int]]

@@ -84,18 +84,17 @@ class MetricSummary:
     agreement: float | None = None
     """Share of agreeing pairs among the judge's samples, in [0, 1]; None: the judge was not asked twice."""
     flip: Margin | None = None
-    """Distance of the mean from its minimum; None without a mean or minimum, or if scores are out of
-    range."""
+    """Distance of the mean from the minimum, at which the status would flip. None: there is no mean or no
+    minimum, or scores are out of range."""
     trend: tuple[float, ...] = ()
-    """Means of the gate runs in the baseline over the cases that can be compared, the oldest first."""
+    """One mean for each gate run in the baseline, the oldest first, over the cases that can be compared."""
     range: Range = UNIT_RANGE
     """The metric's worst and best score."""
     min_mean: float | None = None
     """Minimum of the mean if it differs from `threshold`; else None."""
     corrected_score: float | None = None
-    """`score` without the upward bias of `runs: auto`, which stops when an average is good and makes further
-    runs when it is bad. None: the runs did not stop because of this average. `score`, `delta` and the verdict
-    are not corrected."""
+    """`score` without the bias of `runs: auto`, which stops when an average looks good and makes further runs
+    when it looks bad. None: `score` needs no correction. `delta` and the verdict are never corrected."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
@@ -132,9 +131,9 @@ class MetricSummary:
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
         """Yield (name, sentence) for each sentence of the statistics; reports print the name first.
 
-        Sentences about this summary come first, with `label` as the name. A metric has one summary for each
-        threshold or eval set that differs, and the first of them also holds the sentences about the whole
-        metric. These follow, with the metric's `name`.
+        Sentences about this summary come first, with `label` as the name. Sentences about the whole metric
+        follow, with the metric's `name`. If a metric has several summaries, for example because thresholds
+        differ, only one of the summaries holds the sentences about the whole metric.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
@@ -154,8 +153,8 @@ class CaseChange:
     before: Status | None = None
     after: Status | None = None
     then: tuple[Reply | None, ...] = ()
-    """The agent's replies in the baseline, turn by turn, of a newly failing case, if the baseline has them.
-    """
+    """For a newly failing case, the agent's replies in the baseline, turn by turn. Empty if the baseline does
+    not store them, and for other changes."""
 
     @property
     def key(self) -> CaseKey:
@@ -165,14 +164,14 @@ class CaseChange:
 
 @frozen
 class AverageRunUsage:
-    """Average consumption of one run of a case, over the comparable cases."""
+    """Average duration, tokens and cost of one run of a case, over the comparable cases."""
 
     cases: int
     duration_s: float
     input_tokens: float
     output_tokens: float
     cost_usd: float | None
-    """None: the cost of some run is not known."""
+    """Average cost in US dollars; None: the cost of some run is not known."""
 
 
 @frozen
@@ -289,7 +288,7 @@ class Shard:
 
 @frozen
 class FailureGroup:
-    """Failing cases that went wrong first in the same way, such as by the same missing tool call."""
+    """Failing cases with the same first difference from the expectation, such as the same missing call."""
 
     label: str
     """The divergence in words, with names in backticks."""
@@ -306,11 +305,12 @@ class FailureGroup:
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
-    """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
+    """Second name in `label`. `kind` decides what is named: the other tool, the path of the argument, a
+    check, rubric, budget or metric, or the exception. "" if the kind has no second name."""
     unprecedented: bool = False
-    """True: the baseline knows how each of its failed runs failed, and none failed in this way. In addition,
-    at least one case of the group has comparable stored runs, has not failed since an earlier gate run, and
-    has no follow-up with the outcome `excused`."""
+    """True: no failed run of the baseline failed in this way. The baseline must know this of each of its
+    failed runs. At least one case of the group must have comparable stored runs that do not excuse the
+    failure, and must not have failed since an earlier gate run."""
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
@@ -324,7 +324,7 @@ class Record:
     duration_s: float
     agent: AgentInfo
     runs: int
-    """Number of runs of every case that the means are computed from."""
+    """Number of runs per case that the means are computed from."""
     verdict: Verdict
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -334,23 +334,25 @@ class Record:
     """Facts that did not change the verdict and that a reader should know."""
     schema_version: int = SCHEMA_VERSION
     options: tuple[str, ...] = ()
-    """Options, as words of the command line, with which a user can run one of the cases again. Eval sets and
-    agent are not among them. Environment variables are named without their values."""
+    """Words of the command line that a user needs to run a case again, without the eval sets and the agent.
+    Environment variables are named without their values."""
     shard: Shard | None = None
-    """Set if this is one shard of a run; a shard has no verdict of its own."""
+    """The shard, if this record is of one shard of a run; it then has no verdict. None: a whole run."""
     effort: SamplingCost | None = None
-    """Cost of `runs: auto`; None if the number of runs was given."""
+    """Numbers of runs that `runs: auto` made and saved; None if the user set the number of runs."""
     judge: ModelUsage | None = None
-    """Consumption of judging over the whole run, including the check of the judge with its `anchors`. None:
+    """Tokens and cost of judging in the whole run, including the check of the judge with its `anchors`. None:
     no model was asked to judge."""
     criteria: tuple[RecordedCriterion, ...] = ()
     """Options of the metrics. Each set of options is stored once; `CaseMetric.fingerprint` refers to it."""
     selection: CaseSelection | None = None
-    """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
+    """Options such as `--tag`, if they left out some cases; such a run is never stored as a baseline. None:
+    they left out no case."""
     partial_sets: tuple[str, ...] = ()
-    """Eval sets of which `FILE:CASE` left out some cases: such a run is never stored as a baseline."""
+    """Ids of eval sets from which the user selected only some cases, by `FILE:CASE`. Such a run is never
+    stored as a baseline."""
     is_part: bool = False
-    """True: the user may have left out eval sets or cases. A case that only the baseline has then counts as
+    """True: the user may have left out eval sets or cases. So a case that is only in the baseline counts as
     left out, not as removed. Files of older versions do not have this field."""
     variant: Mapping[str, str] | None = None
     """Values such as `env.MODEL` that a variant of `evalgate matrix` had; such a run is never stored as a
@@ -361,8 +363,8 @@ class Record:
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None without `gate.anchor`."""
     files: tuple[TrackedFiles, ...] = ()
-    """Files that the agent imported and opened, for eval sets where all of them are known; empty unless
-    `agent.track_files` asks for them."""
+    """Files that the agent imported and opened, by eval set. An eval set is left out if not all of its files
+    are known. Empty without `agent.track_files`."""
     control: ControlComparison | None = None
     """Comparison with the base commit's agent, which was run today, too; None: no control runs were made."""
 
@@ -411,4 +413,4 @@ class GateInput:
     control: ControlComparison | None = None
     """Comparison with runs of the base commit's agent; None: only the baseline comparison decides."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Metric name to its criterion; the reasons of a verdict name the drop that the criterion allows."""
+    """Criterion of each metric, by metric name. Reasons of the verdict quote the drop that it allows."""

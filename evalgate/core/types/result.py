@@ -28,8 +28,8 @@ class ScopedThreshold:
     scope: str
     """The cases, as reports name them: `refund_*`, `tag smoke`."""
     min_mean: float | None = None
-    """Minimum of these cases' mean. None: this `threshold` if `Criterion.min_mean` equals
-    `Criterion.threshold`, else `Criterion.min_mean`."""
+    """Minimum of these cases' mean. None: `Criterion.min_mean` remains the minimum. But if the criterion sets
+    its `min_mean` equal to its `threshold`, this `threshold` replaces both."""
 
 
 @frozen
@@ -82,18 +82,18 @@ class Criterion:
     options: JsonObject = field(default_factory=dict)
     """The metric's own options, not yet checked."""
     evaluator: str = ""
-    """Name of the metric in the registry, if that is not `metric`."""
+    """Name of the metric in the registry if it differs from `metric`, else ""."""
     reliability: ReliabilityRule | None = None
     """Rule for pass^k or pass@k that decides a case. None: the mean over the case's runs decides."""
     rule: Literal["literal", "statistical"] = "literal"
-    """`literal`: a mean below the threshold fails; `statistical`: only if it is below by more than noise."""
+    """`literal`: a mean below its minimum fails. `statistical`: it fails only if noise is no explanation."""
     max_regression: float | None = None
     """Allowed drop of this metric against the baseline; None: `gate.max_regression`."""
     range: Range = UNIT_RANGE
     """The metric's worst and best score."""
     min_mean: float | None = None
-    """Minimum of the mean of all cases, taken literally. None: `threshold`, unless a comparison with a
-    baseline judges the mean. In files of tools that compare the mean with the threshold: the threshold."""
+    """Minimum of the mean of all cases. None: the comparison with the baseline judges the mean; without a
+    comparison, `threshold` is the minimum. In files of Google ADK or tRPC-Agent-Go: `threshold`."""
     gates: bool = True
     """False: the metric is scored and reported, and decides nothing."""
 
@@ -108,11 +108,11 @@ class TurnScore:
     """Score of one turn by one metric."""
 
     score: float | None
-    """None: the metric does not judge this turn."""
+    """Score in the metric's range; None: the metric does not judge this turn."""
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """None: the threshold decides. Set if the tool that defines the metric has another rule."""
+    """Decision of the tool that defines the metric, by a rule of its own; None: the threshold decides."""
 
 
 @frozen
@@ -125,7 +125,7 @@ class MetricScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """None: the threshold decides. Set if the tool that defines the metric has another rule."""
+    """Decision of the tool that defines the metric, by a rule of its own; None: the threshold decides."""
 
 
 @frozen
@@ -167,10 +167,10 @@ class TurnResult:
 
     user: str
     expected: Reply | None
-    """None: the case does not have this turn, because a simulated user made up the messages, or because a
-    recording is longer than the case."""
+    """The expected reply. None: the case does not have this turn, because a simulated user made up the
+    messages, or because a recording is longer than the case."""
     actual: Reply | None
-    """None: the agent gave no reply in this turn."""
+    """The agent's reply; None: there was no reply in this turn."""
     metrics: tuple[TurnMetric, ...] = ()
 
 
@@ -201,7 +201,7 @@ NO_USAGE = Usage()
 
 @frozen
 class ModelUsage:
-    """Consumption of judging models, separate from the agent's."""
+    """Calls, tokens and cost of the models that judge, separate from the agent's."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -213,7 +213,7 @@ class ModelUsage:
     spared: int = 0
     """Number of calls that were answered from the cache."""
     spared_usage: Usage = NO_USAGE
-    """Consumption of the spared calls when they were first made."""
+    """Tokens and cost of the spared calls when they were first made."""
 
     def __add__(self, other: "ModelUsage") -> "ModelUsage":
         return ModelUsage(
@@ -251,9 +251,9 @@ class RunResult:
     """True for a follow-up run, which only helps to decide whether a failing case broke. It is part of no
     mean, and never of a baseline."""
     user_usage: Usage | None = None
-    """Consumption of the simulated user."""
+    """Tokens and cost of the simulated user."""
     judge: ModelUsage | None = None
-    """Consumption of judging this run; None: no model was asked."""
+    """Tokens and cost of judging this run; None: no model was asked."""
     session_id: str = ""
     """Id under which the agent's framework or server keeps the conversation; "" if it has none."""
     user_id: str = ""
@@ -263,7 +263,7 @@ class RunResult:
 
     @property
     def usages(self) -> tuple[Usage, ...]:
-        """Return the known consumption of the agent, the simulated user, and earlier attempts at this run."""
+        """Return the known usages of the agent, the simulated user, and the earlier attempts at this run."""
         usages = (self.usage, self.user_usage, *[attempt.usage for attempt in self.earlier_attempts])
         return tuple([usage for usage in usages if usage is not None])
 
@@ -275,11 +275,11 @@ class RecordedCriterion:
     metric: str
     """The name as the user wrote it."""
     fingerprint: str
-    """Hash of the metric and its options, which `CaseMetric.fingerprint` of the results refers to."""
+    """Hash of the metric and its options; equal to `CaseMetric.fingerprint` of the metric's results."""
     options: JsonObject = field(default_factory=dict)
     """The metric's own options, as the user wrote them."""
     evaluator: str = ""
-    """Name of the metric in the registry, if that is not `metric`."""
+    """Name of the metric in the registry if it differs from `metric`, else ""."""
 
 
 @frozen
@@ -303,7 +303,8 @@ class CaseMetric:
     range: Range = UNIT_RANGE
     """The metric's worst and best score; in rare cases a score lies outside."""
     min_mean: float | None = None
-    """Minimum of the mean over the cases; None: `threshold`, unless a baseline judges the mean."""
+    """Minimum of the mean over the cases. None: the comparison with the baseline judges the mean; without a
+    comparison, `threshold` is the minimum."""
     gates: bool = True
     """False: the metric is only reported. `status` then counts for no case and no verdict."""
 
@@ -354,8 +355,8 @@ class CaseResult:
     quarantine: Quarantine | None = None
     """Reason why the case does not gate, and is in no mean, verdict or statistics; None: no quarantine."""
     follow_up: FollowUp | None = None
-    """Conclusion whether a failing case broke, from stored and further runs. None: the case passed, its
-    failure cannot be compared with stored runs, or `max_failed_cases` decides."""
+    """Conclusion whether a failing case broke or is flaky. None: the case passed, its failure cannot be
+    compared with stored runs, or `max_failed_cases` decides."""
     observed: bool = False
     """True: the case was imported and not reviewed yet. Like a quarantined case, it does not gate."""
     source: str = ""

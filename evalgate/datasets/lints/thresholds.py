@@ -9,9 +9,10 @@ from evalgate.core.types import Criterion
 
 
 def lint_thresholds(thresholds: Thresholds) -> Iterator[str]:
-    """Yield a sentence, `file:line` first, for each threshold or `gate.anchor` that is probably a mistake.
+    """Yield a sentence, `file:line` first, for each threshold or anchor that is probably a mistake.
 
-    A setting is probably a mistake if it can never change the verdict, or contradicts another setting.
+    A setting is probably a mistake if it can never change the verdict, or contradicts another setting. The
+    anchor (`gate.anchor`) is an older baseline, with which the means of metrics are compared.
     """
     for criterion in thresholds.criteria:
         for finding in (
@@ -75,9 +76,9 @@ def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str
 
 
 def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
-    """Return the setting that lets the gate stay open if single runs or cases fail; "" if there is none.
+    """Return the setting with which the gate can pass although a run or a case failed; "" if none is set.
 
-    It is worded as the subject of a sentence: "`pass_hat_k`", "`max_failed_cases`" or "the baseline".
+    The result is the subject of a sentence, such as "`pass_hat_k`", "`max_failed_cases`" or "the baseline".
     """
     if criterion.reliability is not None:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"

@@ -1,8 +1,8 @@
 """Pydantic models of a case in Google ADK's eval sets, releases 2.3 to 2.13.
 
 Google ADK refuses a file with an unknown key in most of its objects. It ignores unknown keys in `EvalCase`,
-`SessionInput` and, since 2.13, `InvocationEvent`. Models of objects with refused keys have a method
-`is_refused`, which `evalgate.datasets.ignored_keys` calls.
+`SessionInput` and, since 2.13, `InvocationEvent`. A model has a method `is_refused` if an unknown key can
+make Google ADK refuse the file; `evalgate.datasets.ignored_keys` calls it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class StrictAdkModel(AdkModel):
 
 
 class GenaiModel(AdkModel):
-    """An object of google-genai, which refuses unknown keys but adds new keys with every release.
+    """An object of Google's SDK google-genai, which refuses unknown keys but adds keys in each release.
 
     An unknown key may therefore belong to a newer release. `is_refused` decides whether the key is an error
     or only causes a warning.
@@ -165,7 +165,7 @@ class AdkInvocationEvent(AdkModel):
 
 
 class AdkIntermediateData(StrictAdkModel):
-    """The steps before the final response: `invocation_events`, or three lists as in older files."""
+    """The steps of a turn before its final response: one list of events or, in older files, three lists."""
 
     # Null counts as absent here: ADK's documentation shows it, although ADK's releases refuse it.
     tool_uses: list[AdkFunctionCall] | None = None
@@ -187,7 +187,7 @@ class AdkRubricContent(StrictAdkModel):
 
 
 class AdkRubric(StrictAdkModel):
-    """A statement that a judge is asked to affirm."""
+    """A rubric: a statement that a judge affirms or denies."""
 
     rubric_id: str | None = None
     rubric_content: AdkRubricContent | None = None
@@ -251,9 +251,9 @@ class _Behavior(BaseModel):
 
 
 class _Persona(BaseModel):
-    """A persona, modelled only to find its unknown keys.
+    """The persona of a simulated user.
 
-    The values are checked when the user is simulated.
+    This model only serves to find unknown keys. The values are checked when the user is simulated.
     """
 
     model_config = ConfigDict(defer_build=True)

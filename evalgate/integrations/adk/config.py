@@ -37,7 +37,7 @@ class GenerationConfig(BaseModel):
     frequency_penalty: _Finite | None = None
 
     def to_judge_changes(self) -> dict[str, object]:
-        """Return the given settings as fields of `JudgeConfig`, to override the fields of the run's judge."""
+        """Return the settings that are not None, as fields of `JudgeConfig` that override the run's judge."""
         given = self.model_dump(mode="json", exclude_none=True)
         generation = {_OURS.get(name, name): value for name, value in given.items()}
         changes = {name: generation.pop(name) for name in _JUDGE_CONFIG_KEYS if name in generation}

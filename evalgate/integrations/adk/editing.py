@@ -192,7 +192,7 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the slot of each text, call and result in decoded events, in their order.
+        """Return the slot (place) of each text, call and result in decoded events, in the events' order.
 
         A slot is (index of the event, index of its part, key of the content in the part).
         """
@@ -208,7 +208,8 @@ class AdkEditor:
     ) -> list[Any]:
         """Return the decoded events `raw` with the changes from `old` to `new`.
 
-        `old` are the parsed events of `raw`, one for each of `slots`. `new` are the events after the edit.
+        `old` has the parsed texts, calls and results of `raw`, and `slots` the place of each in `raw`. `new`
+        has the texts, calls and results after the edit.
         """
         edited: list[Any] = []
         numbers = edit_items(
@@ -242,10 +243,10 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return the decoded event `raw`, an item of `invocation_events`, with the changes of an edit.
+        """Return the decoded event `raw`, the item `at` of `invocation_events`, with the changes of an edit.
 
-        `at` is the index of `raw`. `before` and `kept` hold the parsed events before and after the edit, by
-        slot (see `_list_slots`). A text, call or result is removed if `kept` lacks its slot.
+        `before` has the parsed texts, calls and results before the edit, by their place (`_Slot`), and `kept`
+        has those after the edit. If `kept` lacks a place, the text, call or result in this place is removed.
         """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):

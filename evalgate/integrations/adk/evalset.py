@@ -1,7 +1,8 @@
 """Google ADK's eval sets: an object with `eval_cases`, in snake_case or camelCase, even mixed.
 
 Every field of releases 2.3 to 2.13 is read, unknown fields are tolerated, and null counts as absent.
-Contents for which evalgate's model has no field are kept as `native`, so that a writer can restore them.
+Contents for which `EvalCase` and `CaseTurn` have no other field are kept in the field `native`, so that a
+writer can restore them.
 """
 
 from collections.abc import Iterator

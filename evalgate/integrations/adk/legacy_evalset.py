@@ -42,9 +42,10 @@ class AdkLegacyFormat:
     """The list formats of old `.test.json` and `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for a list of turns or of cases; a list of mere questions under `query` is neither.
+        """Return True for a list of turns or a list of cases.
 
-        An empty list matches too: it holds no case, and no other format accepts it.
+        Return False for another tool's list of questions and answers, although its items may also have the
+        key `query`. Return True for an empty list: it holds no case, and no other format accepts it.
         """
         listed = as_sequence(document.value)
         if not listed:

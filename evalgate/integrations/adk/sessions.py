@@ -55,7 +55,7 @@ def parse_session(document: Document) -> EvalSet:
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the
-    case's expected final state. The entries of it that no event changed become the case's initial state.
+    case's expected final state. The part of it that no event changed is also the initial state.
 
     Raises:
         InvalidInputError: the document is not a session, an event is malformed, or there is no message of the
@@ -166,9 +166,9 @@ def _build_steps(
 ) -> Iterator[TraceSpan]:
     """Yield the steps that end with `event`, a session's event without a message of the user.
 
-    `start` and `end` are the times, in seconds, of the previous event and of `event`; `turn` counts from 0.
-    Each step's id begins with `identity`. `calls` has the start times of tool calls without a result, by the
-    call's id or else the tool's name. A call in the event is added to `calls`; a result removes its call.
+    `start` is the time, in seconds, of the previous event, and `end` that of `event`. `turn` counts from 0.
+    Each step's id begins with `identity`. `calls` maps open tool calls, by id or else by tool name, to their
+    start times. A call in `event` is added to it, and a call with a result in `event` is removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -1,7 +1,7 @@
 """Simple cases of Google ADK's eval sets, built without pydantic.
 
-A simple case has only today's keys, as nearly all cases have. To build it here takes a third of the time. All
-other cases, and all errors, go through the models (`cases.py`, `case_models.py`).
+A simple case has only the usual keys, as nearly all cases have. To build it here takes a third of the time
+that the models (`cases.py`, `case_models.py`) take. All other cases, and all errors, go through the models.
 """
 
 from collections.abc import Mapping

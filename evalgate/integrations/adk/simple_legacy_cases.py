@@ -1,7 +1,7 @@
 """Simple cases of Google ADK's old case lists, built without pydantic.
 
-A simple case has only the usual keys, as nearly all cases have. To build it here takes half of the time. All
-other cases, and all errors, go through the models in `legacy_evalset.py`.
+A simple case has only the usual keys, as nearly all cases have. To build it here takes half of the time that
+the models in `legacy_evalset.py` take. All other cases, and all errors, go through the models.
 """
 
 from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, ToolCall, UserMessage

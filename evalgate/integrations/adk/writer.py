@@ -50,9 +50,10 @@ class AdkWriter:
 
 
 def _move_refused_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn; its native data that Google ADK refuses are moved to those of the format `adk-rs`.
+    """Return the turn; native data under `adk` that Google ADK refuses are then under `adk-rs`.
 
-    This writer does not write native data of another format, and lists them as lost.
+    Native data are kept by the name of their format. This writer omits those of `adk-rs`, and lists them as
+    lost.
     """
     kept = turn.native.get("adk", {})
     refused = {key: value for key, value in kept.items() if not _is_known_content(value)}

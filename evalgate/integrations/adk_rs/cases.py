@@ -84,10 +84,10 @@ If a part has several kinds of content, the one that is first in this list count
 
 
 def _select_content(part: object) -> object:
-    """Reduce a part to the single content that adk-rs reads, the first in the order of `_CONTENT_KEYS`.
+    """Return a part of a message with only one content: the kind that comes first in `_CONTENT_KEYS`.
 
-    The result also has the part's `thought`, and the whole part under `raw`. Return a `part` that is no
-    object unchanged.
+    adk-rs reads no other content of the part. The result also has the part's `thought` and, under `raw`, the
+    whole part. A `part` that is no object is returned unchanged.
 
     Raises:
         ValueError: the part has no content.

@@ -66,10 +66,10 @@ def _has_plain_id(value: object, *canonical: str) -> bool:
 
 
 def _find_id_key(value: object, name: str) -> str:
-    """Return the key under which `value` has what Google ADK calls `name`.
+    """Return the key in `value` that is equivalent to `name`, a key of Google ADK.
 
-    This is `id` if `name` is `eval_id` or `eval_set_id`, and `value` has `id` but not `name`. Otherwise it is
-    `name`.
+    For the ids `eval_id` and `eval_set_id`, the result is `id` if `value` has this key and lacks `name`. In
+    all other cases, the result is `name`.
     """
     is_id = name in {"eval_id", "eval_set_id"}
     return "id" if is_id and isinstance(value, dict) and name not in value and "id" in value else name

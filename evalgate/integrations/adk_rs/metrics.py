@@ -63,7 +63,7 @@ class AdkRsResponseMatch(_AdkRsMetric):
 
     White space separates words. Words include punctuation and are compared in lower case (not case-folded). A
     word that is expected twice counts twice, even if the response has it once. A turn that expects no words
-    scores 1.0 and passes.
+    scores 1.0 and passes. The case passes only if every turn reaches the threshold.
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
@@ -71,7 +71,7 @@ class AdkRsResponseMatch(_AdkRsMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails.
 
-        The result is not applicable if the case has no written turns.
+        The result is not applicable for a case without turns.
         """
         return await compute_turn_mean_all_pass(case, run, self.score_turn)
 
@@ -107,8 +107,7 @@ class AdkRsToolTrajectory(_AdkRsMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails.
 
-        The result is not applicable if the case has no written turns. The metric fails if arguments nest too
-        deep.
+        The result is not applicable for a case without turns. The metric fails if arguments nest too deep.
         """
         try:
             return await compute_turn_mean_all_pass(case, run, self.score_turn)

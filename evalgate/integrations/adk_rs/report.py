@@ -1,4 +1,4 @@
-"""Write results in the format of adk-rs' `EvalReport`, which its command `eval` prints."""
+"""Write results in the format of `EvalReport`, which the command `eval` of adk-rs prints."""
 
 import json
 from collections.abc import Mapping

@@ -138,10 +138,10 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return `value`, which names the goals that come after a goal, unchanged; return [] for None.
+    """Return `value`, the names of the goals that come after a goal; return [] if `value` is None.
 
     Raises:
-        ValueError: `value` is no text, no list of texts, and not None.
+        ValueError: `value` is neither a text, nor a list of texts, nor None.
     """
     if isinstance(value, str):
         return value

@@ -111,13 +111,13 @@ class JourneyMetric(BaseModel, ABC):
     judge; without a judge, the goal's keywords decide, and a goal without keywords stays undecided. `exact`:
     count the goal as not reached, and ask no judge at all."""
     judge_model: str = ""
-    """The model that judges; "": the run's own."""
+    """Name of the model that judges. "": the judge of the run."""
     num_samples: Annotated[int, Strict()] = Field(default=1, ge=1, le=100)
-    """Number of answers to each question to a judge."""
+    """Number of answers that the judge returns to each question; the majority counts."""
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric, with a judge if one is configured and the metric can need it.
+        """Build the metric, with a judge if one is configured and the metric and its options can need it.
 
         Raises:
             ValidationError: an option is unknown or wrong.

@@ -103,7 +103,7 @@ def _iter_turns(messages: Sequence[_RecordedMessage]) -> Iterator[CaseTurn]:
 
 
 def _build_turn(asked: str, events: Sequence[Event]) -> CaseTurn:
-    """Build a turn with the question `asked`. Its response is the agent's last message, widgets excepted."""
+    """Build a turn with the question `asked`. The last message that is no widget becomes the response."""
     messages = (event for event in reversed(events) if isinstance(event, Message))
     last = next((message for message in messages if message.payload is None), None)
     # By identity: an earlier message with the same text stays.

@@ -50,7 +50,7 @@ class TraceApi(Protocol):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the names of the tool's environment variables; those with an address come first."""
+        """Return the names of the tool's environment variables: those with an address, then the others."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class TraceApi(Protocol):
         ...
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address to use if neither an option nor an environment variable gives one."""
+        """Return the address of the API for the case that no option or environment variable sets it."""
         ...
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:

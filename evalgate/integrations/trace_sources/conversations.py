@@ -36,15 +36,15 @@ class ObservedConversation:
     turns: tuple[CaseTurn, ...]
     trace_ids: tuple[str, ...]
     start: int
-    """Nanoseconds since the epoch."""
+    """Start of the first trace, in nanoseconds since the epoch."""
     url: str = ""
-    """Address of a trace's page in the tracing tool; "" if it is not known."""
+    """URL of the first trace that has a known page in the tracing tool; "" if no trace has one."""
     tags: tuple[str, ...] = ()
     feedback: Feedback = field(default_factory=dict)
     error: str = ""
     """Error of the first trace that failed; "" if none failed."""
     turn_spans: tuple[tuple[Span, ...], ...] = ()
-    """Spans of each turn as they were recorded; () for a turn that only the history of a later turn has."""
+    """Recorded spans of each turn; () for a turn that was read from the history in a later request."""
 
     @property
     def tool_path(self) -> tuple[tuple[str, ...], ...]:
@@ -67,9 +67,9 @@ class _ObservedTurn:
     spans: tuple[Span, ...]
     history: tuple[CaseTurn, ...]
     resumes: bool
-    """True if the turn's first request has messages after the question: it may continue an earlier trace."""
+    """True if the turn's first request has messages after the question, as when it continues a trace."""
     recorded: tuple[Span, ...] = ()
-    """`spans` before their attributes were converted to those of GenAI."""
+    """`spans` as they were recorded: without the conversion of attributes to OpenTelemetry's GenAI names."""
 
 
 @dataclass
@@ -146,8 +146,8 @@ def _find_session_id(trace: RecordedTrace) -> str:
 def _find_continued_key(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
     """Return the key of the conversation that a trace continues; "" if it continues none.
 
-    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
-    `by_questions` has an entry for each conversation so far: all its questions, and its key.
+    `turn` is the first turn of the trace. Its request repeats the earlier questions, which identify the
+    conversation. `by_questions` maps all questions of each conversation so far to the conversation's key.
     """
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
@@ -258,8 +258,8 @@ def _split_turns(spans: list[Span]) -> list[list[int]]:
 def _find_turn_start(spans: list[Span], request: Span) -> int:
     """Return the start of a turn, in nanoseconds. `request` is the turn's first request to a model.
 
-    The turn begins with the outermost span around `request` that began after all earlier requests. A span
-    that began before an earlier request covers an earlier turn as well.
+    The turn begins with the outermost span around `request` that belongs to no earlier turn. A span belongs
+    to an earlier turn as well if it began before an earlier request to a model.
     """
     by_id = {span.span_id: span for span in spans}
     models = (span for span in spans if span.get_text("gen_ai.operation.name") == "chat")
@@ -272,9 +272,9 @@ def _find_turn_start(spans: list[Span], request: Span) -> int:
 
 
 def _find_roots(spans: list[Span]) -> dict[str, str]:
-    """Return the id of each span's topmost recorded ancestor, by span id.
+    """Return the id of the root of each span, by span id: the topmost ancestor that was recorded.
 
-    A span without a recorded parent is its own ancestor. In a cycle of parents, any span may be the ancestor.
+    A span without a recorded parent is its own root. In a cycle of parents, any span may be the root.
     """
     by_id = {span.span_id: span for span in spans}
     roots: dict[str, str] = {}

@@ -33,7 +33,7 @@ class LangSmithReader:
         return "run_type" in row and "id" in row
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the run as a span, and for the root of a trace the facts about the trace, too."""
+        """Yield the run as a span. If the run is the root of a trace, yield facts about the trace, too."""
         trace_id = get_text(row, "trace_id") or get_text(row, "id")
         parent = get_text(row, "parent_run_id")
         sent, answered = decode_json(row.get("inputs")), decode_json(row.get("outputs"))

@@ -33,7 +33,7 @@ class LogfireReader:
         return {"trace_id", "span_id", "span_name"} <= row.keys()
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span. A pending span is left out, because its finished span follows."""
+        """Yield the row as a span; yield nothing for a pending span, because its finished span follows."""
         if get_text(row, "kind") == "pending_span":
             return
         attributes, resource = (
@@ -133,7 +133,7 @@ class LogfireApi:
 async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
     """Return at most `limit` rows of the result of `sql`. Logfire allows a limit of at most 10,000.
 
-    The rows are from the time range `since` to `until` of `query`, of which nothing else is used.
+    The rows are from the time range `since` to `until` of `query`. The other fields of `query` are not used.
     """
     params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:

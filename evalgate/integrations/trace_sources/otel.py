@@ -64,7 +64,7 @@ class ZipkinReader:
         return {"traceId", "id"} <= row.keys() and bool({"localEndpoint", "duration", "tags"} & row.keys())
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span."""
+        """Yield the object as a single span."""
         tags = get_dict(row, "tags")
         begin = convert_microseconds(row.get("timestamp"))
         yield Span(
@@ -124,11 +124,11 @@ class SpanObjectReader:
     """Reader of span objects: Phoenix's API and exports, and `to_json` of OpenTelemetry's spans."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object has a `context` with the id of its trace, nested or as columns."""
+        """Return True if the object has a trace id, as `trace_id` in `context` or as `context.trace_id`."""
         return "context.trace_id" in row or "trace_id" in get_dict(row, "context")
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span."""
+        """Yield the object as a single span."""
         context = get_dict(row, "context")
         attributes = dict(flatten_attributes(get_dict(row, "attributes")))
         attributes |= {

@@ -35,7 +35,10 @@ class PhoenixReader:
 
 
 class PhoenixApi:
-    """Phoenix's API: `/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`."""
+    """Phoenix's API for spans, and for their annotations (the feedback of people or models).
+
+    The paths are `/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`.
+    """
 
     variables = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY", "PHOENIX_PROJECT_NAME")
     unused: tuple[str, ...] = ("filter",)
@@ -87,8 +90,8 @@ class PhoenixApi:
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
     """Return True if the page has no span of the `limit` newest traces.
 
-    If so, all spans of these traces have been read. `traces` maps the ids of all spans read so far, including
-    those of the page, to the ids of their traces. The newest span comes first.
+    If so, all spans of these traces have been read, and no further page is needed. `traces` maps the id of
+    each span read so far to the id of its trace, newest span first; the spans of `page` are included.
     """
     # Reaching `limit` traces is not enough to stop, because spans of several traces may alternate.
     newest = set(list(dict.fromkeys(traces.values()))[:limit])

@@ -251,10 +251,11 @@ def _find_row_lines(text: str) -> Iterator[int]:
 def _iter_objects(
     found: object, depth: int, place: Problem, problems: list[Problem]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects in `found`: an object, a list, a table by columns, or an API's answer with a list.
+    """Yield the JSON objects in `found`, for the readers of tracing tools.
 
-    An object that no reader knows is yielded, too. Values that are not objects are added to `problems`, with
-    the file and line of `place`. `depth` is the number of lists and objects around `found`.
+    `found` is one object, a list of objects, a table written by columns, or an API's answer that holds a
+    list. An object that no reader knows is yielded, too. Values that are not objects are added to `problems`,
+    with the file and line of `place`. `depth` is the number of lists and objects around `found`.
     """
     if isinstance(found, list) and depth < _DEEPEST:
         for item in found:

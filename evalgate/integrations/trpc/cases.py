@@ -1,11 +1,11 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-`simple_cases.py` builds the cases that have only today's keys, because this is faster. All other cases, and
+`simple_cases.py` builds the cases that have only the usual keys, because this is faster. All other cases, and
 all errors, go through these models.
 
-Of tool mocks, only the rules under `actual` are read, which apply to the agent. The rules under `expected`
-apply to a runner that generates expectations; a gate needs no such runner. A rule that cannot be applied is
-marked as unsupported, so that its case is not run.
+A tool mock has rules under `actual`, which apply to the agent, and under `expected`. Only the rules under
+`actual` are read: the others apply to a runner that generates expectations, which a gate does not need. A
+rule that cannot be applied is marked as unsupported, so that its case is not run.
 """
 
 from collections.abc import Iterator, Mapping

@@ -22,14 +22,14 @@ class TrpcFormat:
     """The format of tRPC-Agent-Go's `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True if one of the object's first 100 cases has keys that only tRPC-Agent-Go has.
+        """Return True if one of the object's first 100 cases is in tRPC-Agent-Go's format.
 
         The first of these rules that applies to a case decides:
 
-        1. If the scenario has such a key: True.
-        2. If the case or a rubric has such a key, and there is no final session state, which only Google ADK
-           has: True, unless a turn has `parts`, as Google ADK writes them.
-        3. Otherwise: True if a turn has `content` or `tools`, and no `parts`.
+        1. The scenario has a key that only tRPC-Agent-Go has: True.
+        2. The case or a rubric has a key that only tRPC-Agent-Go has, and the case has no final session state
+           (a key of Google ADK): False if a turn has `parts`, as Google ADK writes them, otherwise True.
+        3. Any other case: True if a turn has `content` or `tools`, and no `parts`.
         """
         return any(
             map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:MOST_INSPECTED_CASES])

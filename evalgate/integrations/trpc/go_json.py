@@ -25,7 +25,7 @@ def trim_go_space(text: str) -> str:
 
 
 def fold_key(key: str) -> str:
-    """Fold the case of `key` as Go's `encoding/json` does; the long s becomes s, the kelvin sign k."""
+    """Return `key` in lower case, as Go's `encoding/json` folds it: also U+017F to s, and U+212A to k."""
     return key.translate(_FOLDED).lower()
 
 

@@ -1,7 +1,7 @@
 """Simple cases of tRPC-Agent-Go's eval sets, built without pydantic.
 
-A simple case has only today's keys, as nearly all cases have. To build it here takes a third of the time. All
-other cases, and all errors, go through the models (`cases.py`).
+A simple case has only the usual keys, as nearly all cases have. To build it here takes a third of the time
+that the models in `cases.py` take. All other cases, and all errors, go through the models.
 """
 
 from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, UserMessage
@@ -27,8 +27,8 @@ _USER_ROLES = frozenset({"", "user"})
 def parse_simple_case(raw: object, line: int) -> EvalCase | None:
     """Build a simple case from its decoded JSON `raw`; return None for any other case.
 
-    A simple case holds only texts, tool calls, their results and a session. `line` is its first line in the
-    file.
+    A simple case holds only texts, tool calls, tool results and a session. `line` is the first line of the
+    case in its file.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -120,10 +120,12 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
-    """Return the JSON of a case's turns, under `conversation` and, for a trace, `actualConversation`.
+    """Return the JSON of a case's turns under the keys `conversation` and `actualConversation`.
 
-    A trace is a case with recorded replies. `conversation` has the expected turns, `actualConversation` the
-    recorded ones. If a trace expects nothing and `kept` is None, its recorded turns are under `conversation`.
+    `conversation` has the turns with the expected replies. If the case has recorded replies (a trace),
+    `actualConversation` has the turns with the recorded replies. If a trace expects nothing and `kept` is
+    None, the recorded replies are under `conversation`, and there is no `actualConversation`.
+
     `kept` is the native data of the recorded turns: a list with an object for each turn.
     """
     if case.recorded is None:

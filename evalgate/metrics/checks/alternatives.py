@@ -78,8 +78,8 @@ class AlternativesCondition:
         An alternative is undecided if it has no fault, but a part of it has no verdict.
 
         Raises:
-            UndecidedError: no alternative holds, and all are undecided. A single undecided alternative is
-                enough if it lacks evidence (`NoEvidenceError`), because it might hold with the evidence.
+            UndecidedError: no alternative holds, and either all are undecided, or one is undecided for lack
+                of evidence (`NoEvidenceError`), so that it might hold.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -112,8 +112,8 @@ class NoneOfCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each group that holds, since none may.
 
-        A group might hold if its only fault is that the agent reported no session state. For such a group the
-        sentence `NO_STATE` is yielded.
+        If the only fault of a group is that the agent reported no session state (`NO_STATE`), the group might
+        hold. For such a group `NO_STATE` is yielded.
 
         Raises:
             UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.

@@ -27,10 +27,11 @@ class FilesCondition:
     def __init__(
         self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
     ) -> None:
-        """Store the rules. Remember the matching files from just before `since`, so that they do not count.
+        """Store the rules, and remember which matching files were modified just before `since`.
 
-        All other files count if they were modified after `since`, or at most `_CLOCK_STEP_S` before: the
-        modification time of a file may be earlier than its writing by that much.
+        A file counts if it was modified after `since`, or up to `_CLOCK_STEP_S` seconds before: its
+        modification time may be this much earlier than its writing. The remembered files are from an earlier
+        evaluation, and do not count while they are unchanged.
 
         Args:
             rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for

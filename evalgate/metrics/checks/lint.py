@@ -104,8 +104,9 @@ class _KnownTools:
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
         """Yield a sentence for each tool that the check names, but the eval sets do not.
 
-        A wanted tool must be named by some case, recording, mock or declaration. A forbidden tool must be
-        declared, as cases do not expect it. If no tool is declared, forbidden tools are not checked.
+        A wanted tool is unknown if no case, recording, mock or declaration names it. A forbidden tool is
+        unknown if no declaration names it, because cases do not expect it. If the eval sets declare no tool
+        at all, forbidden tools are not checked.
         """
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared

@@ -40,8 +40,8 @@ class ResponseCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; nothing for a conversation without turns.
 
-        If a turn has no final response, yield only one sentence, about the first such turn. With
-        `Transcript.skips_silent_turns`, turns without a response are ignored, unless no turn has one.
+        If a turn has no final response, yield only one sentence, about the first such turn. But if
+        `Transcript.skips_silent_turns` is True and another turn has a response, ignore turns without one.
 
         Raises:
             DoesNotApplyError: a response is compared with the expected one, but the case expects none.

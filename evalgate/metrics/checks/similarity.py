@@ -7,7 +7,7 @@ _LONGEST = 2_000
 
 
 def compute_rouge_similarity(one: str, other: str) -> float:
-    """Return the F-measure of ROUGE-1 of two texts, from 0 to 1, as `response_match_score` does."""
+    """Return the F-measure of ROUGE-1 of two texts, 0 to 1, as Google ADK's `response_match_score` does."""
     return compute_rouge_1(one, other).f_measure
 
 

@@ -52,7 +52,10 @@ class TextCondition:
             yield fault
 
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield the end of a sentence for each required text or pattern that none of `texts` fits."""
+        """Yield the end of a sentence for each required text or pattern that is not found in any of `texts`.
+
+        A text is required as a part, as the beginning or as the whole of one of `texts`.
+        """
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:

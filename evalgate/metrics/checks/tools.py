@@ -180,10 +180,12 @@ class ArgumentsCondition:
         self._calls = calls
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each wrong argument, or one sentence if a required call is missing.
+        """Yield a sentence for each wrong argument, or one sentence if the tool was not called.
 
-        If `calls` is "some", one right call suffices. If no call is right, yield only the faults of the call
-        with the fewest faults.
+        - If `calls` is "every", all calls of the tool must be right.
+        - If it is "some", one right call suffices. If no call is right, yield only the faults of the call
+          with the fewest faults.
+        - If it is "if_any", all calls must be right, and the tool need not be called.
 
         Raises:
             QuestionPendingError: a model has to be asked first.

@@ -99,7 +99,7 @@ class Transcript:
 
     Also "" in the transcript of one turn, from `select_turn`."""
     skips_silent_turns: bool = False
-    """True: conditions on responses ignore turns without a response, unless no turn has a response. False:
+    """True: conditions on responses ignore turns without a response if another turn has a response. False:
     every turn must have a response."""
 
     def ask(self, question: Question) -> Answer:

@@ -81,7 +81,7 @@ class CommentReport:
     """True if the record comes from a run that only trusted people can change. If False, the comment warns
     the reader, and has no commands."""
     has_page: bool = False
-    """True if the page with every case is next to the comment; only a trusted comment mentions the page."""
+    """True if `report.html` is written as well. The comment mentions this page only if `is_trusted`."""
 
     file_name = "comment.md"
 
@@ -119,8 +119,8 @@ class CommentReport:
     def _render_frame(self, record: Record, size: int) -> tuple[str, str]:
         """Return (text before the failing cases, text after the failing cases).
 
-        `size` limits the reasons, notices and names in lists. Lists of metrics and of cases that do not gate
-        have at most three times as many entries.
+        Reasons, notices and most lists of names have at most `size` entries. Other lists, such as that of
+        metrics, have at most three times as many.
         """
         summary = summarize_record(record, metrics=3 * size, names=size, exempt=3 * size)
         text = _render_markdown(
@@ -166,9 +166,9 @@ def _describe_totals(record: Record) -> Iterator[str]:
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
     """Return the failing cases as Markdown in about `available` bytes.
 
-    Each of the first groups has a block, and each further group has a line. Up to three blocks are not
-    collapsed. Headings, and the sentence about cases left out, may exceed `available`: the caller reserves
-    `_FOR_REMARKS` bytes for these texts.
+    A group has the cases that failed for the same reason. The first groups have a block each, as far as there
+    is room; later groups have a line. Up to three blocks are not collapsed. Headings, and the sentence about
+    cases left out, may exceed `available`: the caller reserves `_FOR_REMARKS` bytes for these texts.
     """
     if not groups:
         return ""
@@ -188,8 +188,8 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
     """Return a line with the `evalgate accept` command of one failing case; "" if no case has such a command.
 
-    The first case with a command of at most 300 characters is taken. Only the first case of each of the
-    first 10 groups is tried.
+    Only the first cases of the first 10 groups are tried. The first command of at most 300 characters is
+    taken.
     """
     if not groups:
         return ""

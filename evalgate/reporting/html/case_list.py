@@ -134,7 +134,7 @@ def measure_mean_duration(case: CaseResult) -> float:
 
 
 def sum_usage(case: CaseResult) -> Usage:
-    """Return the usage of agent and simulated user in all runs of a case and all failed attempts at them."""
+    """Return the usage of agent and simulated user in all runs of a case, with repeated attempts at a run."""
     return sum((usage for run in case.runs for usage in run.usages), Usage())
 
 
@@ -159,8 +159,8 @@ def rank_cases(
 ) -> list[CaseEntry]:
     """Return all cases: failing, quarantined, observed, flaky, not evaluated, and then passed cases.
 
-    `earlier` holds the replies of an earlier run by case. They are used as the baseline's replies of cases
-    for which the record has no such replies.
+    `earlier` has the replies of an earlier run by case. A case takes them as its baseline replies if the
+    record has none.
     """
     bad = list_findings(record)
     # By identity, because two eval sets may contain equal cases.

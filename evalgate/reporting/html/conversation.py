@@ -59,15 +59,15 @@ class ScoreView:
     agreement: str = ""
     """The agreement of the judge's repeated answers, in words; "" if it is unknown."""
     opinions: tuple[tuple[str, tuple[OpinionView, ...]], ...] = ()
-    """(title, opinions) of each list of opinions."""
+    """(title, list) for the repeated answers of the judge, and for its results by rubric."""
     details: ClippedText | None = None
 
 
 def build_case_scores(case: CaseResult, budget: SizeBudget) -> Iterator[ScoreView]:
     """Yield the score of each metric of a case over all its runs, as many as `budget` allows.
 
-    The reason of a metric without a score is left out if it is the failure of a run, because the page shows
-    this failure once for all metrics.
+    If a metric has no score because a run failed, its reason is left out: the page shows the failure once for
+    all metrics.
     """
     failures = {run.failure.message for run in case.runs if run.failure is not None}
     for metric in case.metrics:
@@ -298,10 +298,10 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case has an expectation about the part of the reply that differs.
+    """Return True if the case expects something of the part of the reply that differs.
 
-    The part is the response or the tool calls. A turn without expected calls may forbid calls or ignore
-    them: then return True if a metric of the turn failed.
+    The part is the response or the tool calls. Without expected calls, a case may forbid calls or ignore
+    them. A failed metric of the turn is then the sign that it forbids them.
     """
     expected = turn.expected
     if expected is None:

@@ -42,7 +42,7 @@ class Grouping:
     groups: tuple[CaseGroup, ...]
     """The largest groups, the largest first."""
     members: Mapping[int, str]
-    """1-based numbers of the groups of each case, separated by blanks, by `id` of the `CaseEntry`."""
+    """By `id()` of the `CaseEntry`: the 1-based numbers of the groups with this case, separated by blanks."""
 
     def find_members(self, label: str) -> frozenset[int]:
         """Return Python's `id()` of each `CaseEntry` in the group `label`; empty without such a group."""
@@ -98,7 +98,7 @@ def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping,
 
 
 def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return (entry, (eval set,)) for each entry; [] if there is only one eval set."""
+    """Return (entry, (id of its eval set,)) for each entry; [] if there is only one eval set."""
     first = entries[0].case.eval_set_id if entries else ""
     if all(each.case.eval_set_id == first for each in entries):
         return []

@@ -211,8 +211,8 @@ def _link_groupings(
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
     """Return the first cases in full as HTML, as many as fit into `left` bytes.
 
-    Each case gets an equal share of the bytes that are left for it and all later cases. This share, but at
-    least 8,000 and at most 150,000, is the size budget of the case in characters.
+    The size budget of a case, in characters, is the number of bytes still left, divided by the number of
+    cases still to render, but at least 8,000 and at most 150,000.
     """
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")

@@ -103,9 +103,9 @@ class Journal:
     ) -> tuple[Self, FinishedRuns]:
         """Open the journal of an unfinished run. Return the journal and its runs, changed by `transform`.
 
-        `plan` must equal the plan in the journal. Otherwise the error names the differing parts, with the
-        help of `parts`, the names and values of the plan's parts. `shown_as` is the name of the file in
-        messages. An incomplete last line is cut off the file.
+        `plan` must equal the plan in the journal. Otherwise the error names the parts that differ: `parts`
+        maps the names of the plan's parts to their values. `shown_as` is the name of the file in messages.
+        An incomplete last line is cut off the file.
 
         Raises:
             InvalidInputError: the journal is missing or damaged; cannot be opened, read or cut; belongs to
@@ -285,7 +285,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if `data`, which may be cut off early, begins like the first line of a journal."""
+    """Return True if `data` begins like a journal's first line, or is cut off within this beginning."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 

@@ -61,9 +61,10 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 
 
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
-    """Return a hash of 16 hexadecimal digits over the files `named` and untracked source files in `folder`.
+    """Return a hash of 16 hexadecimal digits over the files in `named`, and over untracked source files.
 
-    Source files that git ignores do not count. Files in `excluded` do not count, even if `named` has them.
+    The source files are those in `folder`, except files that git ignores. Files in `excluded` do not count,
+    even if `named` has them.
     """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
@@ -115,7 +116,7 @@ _NEUTRAL_SETTINGS = {
 
 
 def compute_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity of a plan and of the agent's tracked code; it is equal on every machine."""
+    """Compute the identity of a plan and of the agent's tracked code; it does not depend on the machine."""
     cases = chain.from_iterable(_encode_cases(suite, suite.eval_set.eval_set_id) for suite in plan.suites)
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
@@ -202,7 +203,7 @@ def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:
 
 
 def _encode_cases(suite: Suite, *names: str) -> Iterator[str]:
-    """Yield a JSON list for each case: `names`, then the id of the case and its fingerprint."""
+    """Yield a JSON list for each case, to be hashed: `names`, the id of the case, and its fingerprint."""
     start = "".join([f"{encode_basestring(name)}, " for name in names])
     for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
         yield f'[{start}{encode_basestring(case.eval_id)}, "{fingerprint}"]'

@@ -95,7 +95,7 @@ def check_code_origin(
     Args:
         spec: The base commit's agent. If it has a setup, which installs all anew, imports are not checked.
         top: Root of the change's repository.
-        control: Folder of the control, and the user of its agent.
+        control: Folder of the control, and the operating system's user that runs its agent.
         environ: The gate's environment.
         checkout: The files of the base commit.
 
@@ -131,10 +131,11 @@ def check_code_origin(
 
 
 def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Mapping[str, str]) -> None:
-    """Check that the change does not alter the environment of its agent and of the base commit's agent.
+    """Check that the change does not alter the environment that its agent shares with the control.
 
-    Before the gate begins, the CI job installs the change's requirements and sets the variables of the
-    change's workflow. If these break a case, the case is broken for the base commit's agent as well.
+    The control is the base commit's agent. Before the gate begins, the CI job installs the change's
+    requirements and sets the variables of the change's workflow. If these break a case, the case is broken
+    for the control as well.
 
     Args:
         spec: The base commit's agent.
@@ -240,7 +241,7 @@ def _names_file(text: str, top: Path) -> bool:
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with the values of `$NAME` and `${NAME}`, and with `HOME` for `~` at the start of a path.
+    """Replace `$NAME` and `${NAME}` in a text by their values, and `~` at the start of a path by `HOME`.
 
     Names that `env` lacks stay as they are, unlike in a shell.
     """

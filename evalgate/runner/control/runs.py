@@ -70,8 +70,8 @@ class ControlStrategy:
     """Strategy that makes pairs of runs: one of the change's agent, and one of the control.
 
     Only suspects (cases that seem to regress) get pairs. Odd run numbers belong to the change's agent (the
-    head), even run numbers to the control (the base commit's agent). If no run of the control passes, the
-    control runs each of the `witnesses` once: cases that the change passes, to test if the control works.
+    head), even run numbers to the control (the base commit's agent). If no run of the control passes, it may
+    be defective. So the control then makes one run of each witness: a case that the change's agent passes.
     """
 
     suspects: ControlSuspects
@@ -79,7 +79,8 @@ class ControlStrategy:
     keys: Sequence[CaseKey]
     """The cases of the plan, in order."""
     fresh: Mapping[CaseKey, FreshRuns] = field(default_factory=dict)
-    """Runs so far of both agents, by case, without the change's runs before the control runs."""
+    """Runs that both agents made in pairs so far, by case, and runs of the witnesses. The earlier runs, from
+    which the suspects were found, are not included."""
     decision: ControlDecision | None = None
     """The decision; None if more runs are wanted."""
 

@@ -35,7 +35,7 @@ class AdaptiveConcurrency:
 
     @property
     def current_limit(self) -> int:
-        """Return the number of tasks that may run now, 1 or more."""
+        """Return the number of tasks that may run at the same time now, 1 or more."""
         if not self._ramp_up_s:
             return max(1, int(self._limit))
         return max(1, int(min(self._limit, self._compute_ramp_limit())))

@@ -126,9 +126,10 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return values for the template: links to the list of cases, and to the neighbours of the case in it.
+    """Return values for the template: links to the list of cases, and to its previous and next case.
 
-    `query` selects and sorts the list. A link to a neighbour is "" if there is none.
+    `query` selects and sorts the list. The link is "" if there is no previous or next case. The values also
+    have the number of the case in the list, from 1, and the length of the list.
     """
     found = filter_cases(opened, query)
     position = opened.find_position(entry.case.key)
@@ -168,7 +169,7 @@ def _link_runs(
 ) -> list[tuple[int, str, str, bool]]:
     """Return (number, status, address, is shown) of each run of the case.
 
-    Return [] if the case has fewer than two runs, and for the tab that shows all runs at once.
+    Return [] if the case has fewer than two runs, or if `view` is `runs`: this tab shows all runs at once.
     """
     if len(entry.case.runs) < 2 or view == "runs":
         return []

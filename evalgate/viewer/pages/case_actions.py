@@ -1,6 +1,6 @@
 """Buttons of the case editor for the whole case: duplicate, move, delete and drop.
 
-To drop is to delete a case during a review, without the question whether to delete it.
+The button `drop` deletes a case during a review, without a page on which the user must confirm it.
 """
 
 from collections.abc import Sequence

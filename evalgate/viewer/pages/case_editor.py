@@ -73,7 +73,7 @@ class ActualRuns:
     """(id, title) of each record to choose from."""
     runs: Sequence[RunResult] = ()
     run: int = 0
-    """Position, from 0, in `runs` of the run that is shown."""
+    """Index in `runs` of the run that is shown."""
     problem: str = ""
     """Reason why there are no runs; "" if there are runs, or if there is no record at all."""
 
@@ -208,7 +208,7 @@ def render_case(
 
 
 def _describe_notes(page: EditedCase) -> dict[str, object]:
-    """Return values for the template about the case notes of a case."""
+    """Return values for the template from the case notes, such as the tags of the case."""
     opened = open_notes(page.file)
     note = opened.get_note(page.case.eval_id)
     return {

@@ -124,7 +124,7 @@ def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict
 
 
 def _choose_columns(opened: OpenedRecord) -> list[str]:
-    """Return the metrics that have a column: at most four, budgets only if scores leave room."""
+    """Return the names of at most four metrics, each for a column: first scores, then budgets."""
     return sorted(opened.metrics, key=lambda name: get_score_range(name).lower_is_better)[:_MOST_SCORES]
 
 

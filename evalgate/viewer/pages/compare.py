@@ -101,9 +101,9 @@ def _format_sides(metric: MetricSummary) -> tuple[str, str]:
 
 
 def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
-    """Return a sort key: by kind of change, in the order of `CHANGES`, then by size of the change of a score.
+    """Return a sort key: first the kind of change, in the order of `CHANGES`, then the change of the scores.
 
-    The largest change comes first. Cases without a change come last.
+    Within a kind, the case with the largest change of a score comes first. Unchanged cases come last.
     """
     change = compared.opened.changes.get(entry.case.key)
     order = list(CHANGES).index(change) if change else len(CHANGES)
@@ -128,7 +128,7 @@ def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[
 def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
     """Return (name, earlier score, current score, direction) of a metric of a case.
 
-    The direction is `worse`, `better` or `same`, and also a CSS class.
+    The direction is `worse`, `better` or `same`; the template uses it as a CSS class.
     """
     standing = metric.standing
     then = standing.baseline_mean if standing else None

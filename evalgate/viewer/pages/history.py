@@ -74,7 +74,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (name, status, score, threshold, options) of each metric, all as texts.
 
-    The options of a budget are "", because they are its limits, which are in the text of its threshold.
+    For a budget, the options are "", because the text of the threshold shows them already, as limits.
     """
     options: dict[str, list[str]] = {}
     for each in record.criteria:

@@ -120,7 +120,7 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
 
 
 def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: FailureLine) -> str:
-    """Return the address of a list of the group's cases; for a group of one case, that of the case's page.
+    """Return the address of a page with the group's cases: a list, or the page of the only case.
 
     `line` describes the group, and names cases as `EVAL_SET/CASE`. `names` maps such a name to the key of the
     case.

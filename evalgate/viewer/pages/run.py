@@ -103,10 +103,10 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the cases in the list of a record, as texts of `_format_key`; None if `asked` names no record.
+    """Return the selected cases of a record, as texts of `_format_key`; None if `asked` names no record.
 
-    `asked` has the parameter `record`, the id of the record, and the parameter `list`, the search and filters
-    of the list.
+    `asked` has the parameters of the page. `record` is the id of the record. `list` has the search and the
+    filters that select the cases.
     """
     record_id = asked.get("record", ("",))[0]
     if not record_id:

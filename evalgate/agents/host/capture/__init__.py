@@ -1,7 +1,7 @@
 """Capture of model calls in the agent's process: requests of the providers' SDKs, and OpenTelemetry spans.
 
 No package is imported for the capture: a package is patched when the agent imports it. A context variable
-names the turn to which the events of the running code belong. The events of a turn are sent to the gate when
+holds the current turn: events of the running code are recorded in this turn. They are sent to the gate when
 the turn ends. No error of the capture may reach the agent.
 """
 

@@ -21,7 +21,7 @@ _MAX_WHOLE_BYTES = 64 * 1024 * 1024
 
 
 def watch_clients(module: ModuleType) -> None:
-    """Patch `send` of the module's synchronous and asynchronous clients."""
+    """Patch `send` of the module's two clients (sync and async) to record requests to models."""
     send, asend = module.Client.send, module.AsyncClient.send
 
     @functools.wraps(send)
@@ -83,9 +83,8 @@ class ModelExchange:
     def watch_response(self, response: Any) -> None:
         """Record the model's answer from an HTTP response, and end the request's step in the trace.
 
-        A body that is loaded already is recorded now. Any other body is recorded while the agent reads the
-        body. If the status is not 200, no answer is recorded, and the step ends now with the status as its
-        error.
+        A body that is loaded already is recorded now. Any other body is recorded while the agent reads it. If
+        the status is not 200, no answer is recorded. The step then ends with the status as its error.
         """
         if response.status_code != _OK:
             if self._step is not None:

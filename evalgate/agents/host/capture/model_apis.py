@@ -64,7 +64,7 @@ class ToolAnswer(NamedTuple):
     """Tool result that a request passes to a model."""
 
     key: str
-    """Id of the tool call; if calls have no id, `name ` followed by the tool's name."""
+    """Id of the tool call. If calls have no id, a text with the tool's name, such as `name search`."""
     result: Any
 
 
@@ -80,7 +80,7 @@ class ModelToolCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the id of this call or, if it has none, `name ` followed by the tool's name.
+        """Return the id of this call. Without an id, return a text with the tool's name: `name search`.
 
         The `ToolAnswer` with the result of this call has the same key.
         """

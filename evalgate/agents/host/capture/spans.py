@@ -1,7 +1,7 @@
 """Capture of the spans that the agent's process creates with the OpenTelemetry SDK.
 
-A processor is added to each TracerProvider, next to the agent's own exporters. The host creates no provider:
-OpenTelemetry lets a global provider be set only once, and would then refuse a provider of the agent.
+A processor is added to each TracerProvider, next to the agent's own exporters. The host sets no global
+provider: OpenTelemetry accepts only one per process, and would refuse the agent's provider later.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _KEPT_PREFIXES = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "g
 
 
 def watch_providers(module: ModuleType) -> None:
-    """Patch `TracerProvider` of `module`: each span of a new provider is recorded in the span's turn.
+    """Patch `TracerProvider`, so that spans of all providers created from now on are recorded.
 
-    `module` is `opentelemetry.sdk.trace`.
+    A span is recorded in the turn in which it starts, or else in its parent's turn. `module` is
+    `opentelemetry.sdk.trace`.
     """
     processor = _create_processor(module)
     begin = module.TracerProvider.__init__

@@ -136,7 +136,7 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Record tool results, read from a model request, for captured calls that have no result yet.
+        """Record the tool results in a request to a model, for captured calls that have no result yet.
 
         Results of other calls are ignored. If several results have the same key, only the last one counts.
         """
@@ -154,8 +154,8 @@ class TurnCapture:
     def add_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
         """Add the tool calls and the usage of a model's answer; do nothing if the turn has ended.
 
-        The text of the answer is added only if the model called a tool without being forced. Then the text is
-        an intermediate message. Any other text may be the agent's reply, which the agent returns itself.
+        If the model called a tool without being forced, the text of the answer is an intermediate message,
+        and is added, too. Any other text is left out: it may be the reply, which the agent returns itself.
 
         Args:
             answer: Content of the answer.

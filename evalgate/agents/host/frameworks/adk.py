@@ -118,8 +118,8 @@ class _AdkConversation:
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         """Run one turn, report its events, and return the text of the final response.
 
-        Return None if no event is final, and "" if the final response has no text. The session's state
-        becomes the state at the end of the turn.
+        Return None if no event is final, and "" if the final response has no text. `session.state` is
+        replaced by the state that ADK has at the end of the turn.
 
         Raises:
             ModelError: no event is final, and the model returned an error.

@@ -92,8 +92,8 @@ def _walk_agents(
 ) -> Iterator[tuple[Any, bool]]:
     """Yield (agent, has_callbacks) for an agent and all agents below it, at any depth.
 
-    Agents below are sub-agents, nodes of a workflow, and agents that tools call. Agents that only mocked
-    tools call are left out. `has_callbacks` is False if ADK calls no plugins for the agent, for example
+    Agents below are sub-agents, nodes of a workflow, and agents that tools call. An agent is left out
+    if only mocked tools call it. `has_callbacks` is False if ADK calls no plugins for the agent, for example
     because its `AgentTool` has `include_plugins=False`.
 
     `seen` has (id of the agent, has_callbacks) for each agent already yielded, since agents may form a cycle.

@@ -54,7 +54,7 @@ def _as_callback(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AdkSteps:
-    """Open steps of one conversation, found by the context and tool that ADK passes to callbacks."""
+    """Trace steps of one conversation that have not ended yet, by the context of ADK's callbacks."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
@@ -140,9 +140,11 @@ class _AdkSteps:
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
         """Return the open step that is the parent of a new step of `context`; None if no step is open.
 
-        This is the step of the context's own agent. If this agent has no open step, it is the last step of
-        an agent above. If there is none either, a tool called the agent, and the parent is the step of the
-        tool that began last.
+        The parent is the first that exists of these open steps:
+
+        1. the step of the context's own agent
+        2. of the steps of the agents above, the one that began last
+        3. the step of the tool call that began last, because this tool called the agent
         """
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]

@@ -25,8 +25,8 @@ _Adapt = Callable[[object], HostedAgent]
 def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents; None for any other object.
 
-    A function without parameters counts as one that creates agents. A function with parameters does so only
-    if all parameters have defaults and its name is like `make_agent` or `build_support_graph`.
+    Each function without parameters counts as one that creates agents. A function with parameters counts only
+    if all parameters have defaults, and if it has a name such as `make_agent` or `build_support_graph`.
 
     Raises:
         UnusableEntryError: `named` is a class that needs arguments, or a method of a class without an object.
@@ -82,8 +82,8 @@ def adapt_factory(
 ) -> HostedAgent:
     """Adapt a factory: `create` is called to create an agent for each conversation.
 
-    Two agents are created now, to compare them. They are the same object if `create` is a cached function,
-    for example. Then all conversations share this object or, if it is not shareable, each gets a copy.
+    Two agents are created now and compared. If they are the same object, `create` is a cached function, for
+    example. All conversations then share this object. If it is not shareable, each gets a copy of it.
 
     Args:
         create: Function that returns an agent or an awaitable of one.
@@ -192,8 +192,8 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 def _is_users_class(owner: type) -> bool:
     """Return True if the class is in the user's code, not in the standard library or an installed package.
 
-    The error about an agent that cannot be copied advises to name such a class as the entry: called without
-    arguments, the class probably creates the same agent.
+    If an agent cannot be copied, the error message advises the user to enter such a class instead of the
+    agent: evalgate then creates a new agent for each conversation.
     """
     import sysconfig  # only needed for this sentence
 

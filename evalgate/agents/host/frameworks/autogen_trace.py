@@ -95,7 +95,7 @@ def _end_step(step: Optional[OpenSpan], result: Any, error: str = "") -> None:
 
 
 class ToolSteps:
-    """Steps of the trace for the open tool calls of one turn."""
+    """Trace steps of the tool calls in one turn that have no result yet."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

@@ -17,8 +17,8 @@ from . import HostedAgent
 class HostedConversation(Protocol):
     """Conversation with an agent of a framework, for one session.
 
-    The conversation must not store a reference to the session, which would keep the session in memory: the
-    conversation is a value in a `WeakKeyDictionary`, and the session is its key.
+    It must not store a reference to its session: conversations are values in a `WeakKeyDictionary` with
+    sessions as keys, so the session would stay in memory for ever.
     """
 
     def run_turn(self, text: str, session: Session) -> Any:

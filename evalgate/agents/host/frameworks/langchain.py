@@ -149,8 +149,8 @@ class _GraphConversation:
         Args:
             messages: All messages of the conversation after a step of the graph.
             recorder: Recorder of the turn.
-            sent: The user's message if `messages` are the input of the turn; `messages` are then only marked
-                as seen, and not recorded. None for all later steps of the turn.
+            sent: The user's message in the first call of a turn, in which `messages` are the turn's input:
+                they are marked as seen, but not recorded. None in all later calls of the turn.
         """
         if sent is not None:
             self._seen = {key for key, _ in _list_messages(messages)}

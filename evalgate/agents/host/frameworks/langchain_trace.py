@@ -31,7 +31,7 @@ def create_trace_handler(recorder: TraceRecorder) -> Any:
 
 
 class _LangChainSteps:
-    """Open steps of one turn, by the ids of LangChain's runs."""
+    """Trace steps of one turn that have not ended yet, by the ids of LangChain's runs."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

@@ -38,7 +38,7 @@ def _as_hook(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AgentsSteps:
-    """Open steps of one run of the SDK: agents, a model call and tool calls."""
+    """Trace steps of one SDK run that have not ended yet: agents, a model call and tool calls."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

@@ -116,7 +116,7 @@ def _find_last_step(messages: list[Any]) -> list[Any]:
 
 
 def _list_output_tools(agent: Any) -> set[str]:
-    """Return the names that the agent gives to its tools for structured output (`ToolOutput`)."""
+    """Return the names of the tools that the agent uses for structured output (`ToolOutput`)."""
     output_type = getattr(agent, "output_type", None)
     kinds: list[Any] = list(output_type) if isinstance(output_type, (list, tuple)) else [output_type]
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}

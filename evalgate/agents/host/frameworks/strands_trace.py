@@ -10,7 +10,7 @@ from .event_recorder import parse_tool_output
 
 
 class StrandsSteps:
-    """Open steps of one conversation. The constructor adds hooks to the agent, which record the steps."""
+    """Trace steps of one conversation that have not ended yet. The constructor adds hooks to the agent."""
 
     def __init__(self, agent: Any, recorder: TraceRecorder) -> None:
         self._agent = agent

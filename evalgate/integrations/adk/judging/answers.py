@@ -35,7 +35,7 @@ _MARKUP = " *_`#>-\u2022\"'"
 
 @frozen
 class JudgeOpinion:
-    """The score that one answer of a judge gives, in the metric's range, and the judge's reason."""
+    """The score in one answer of a judge, in the metric's range, and the judge's reason for it."""
 
     score: float
     reason: str = ""
@@ -67,10 +67,10 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip commas and closing braces, which may follow a label without quotation marks, from its end.
+    """Strip commas and closing braces from the end of a label; return None if `label` is None.
 
-    If `release` is before 2.6, strip them and also backslashes and the letter s, at both ends, as those
-    releases of Google ADK do. A missing label (None) stays None.
+    These characters can follow a label that is not in quotation marks. For a `release` of Google ADK before
+    2.6, strip commas, closing braces, backslashes and the letter s from both ends, as ADK did then.
     """
     if label is None:
         return None
@@ -132,18 +132,18 @@ class RubricParser:
 
     rubrics: Mapping[str, str]
     is_lenient: bool
-    """Parse as Google ADK from 2.6 on: ignore markup, and read `ID:` lines. Refuse an answer in which the
-    numbers of `Property:`, `Rationale:` and `Verdict:` lines differ."""
+    """True: parse as Google ADK from 2.6 on, which ignores markup, reads `ID:` lines, and refuses an answer
+    without equally many `Property:`, `Rationale:` and `Verdict:` lines. False: parse as earlier releases."""
 
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
         """Return the verdicts on known rubrics, in the order of the answer; other verdicts are left out.
 
-        If the numbers of the three kinds of lines differ, `is_lenient` decides. True: this is an error, as in
-        Google ADK from 2.6 on. False: surplus lines are ignored, as in earlier releases.
+        An answer should have equally many `Property:`, `Rationale:` and `Verdict:` lines. If it has not,
+        surplus lines are ignored, but with `is_lenient` this is an error.
 
         Raises:
-            UnparsableAnswerError: no verdict on a known rubric is yes or no, or `is_lenient` is True and the
-                numbers of the three kinds of lines differ.
+            UnparsableAnswerError: no verdict on a known rubric is yes or no. With `is_lenient`, also raised
+                if the answer does not have equally many lines of each kind.
         """
         text = answer.text
         named = (

@@ -60,7 +60,7 @@ class JudgeModelOptions(AdkOptions):
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the settings as fields of `JudgeConfig`, to override the fields of the run's judge."""
+        """Return `judge_model_config` as fields of `JudgeConfig`, which override those of the run's judge."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -229,9 +229,10 @@ def build_failed_turn(samples: Samples[JudgeOpinion]) -> ScoredTurn:
 
 
 def build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
-    """Return the score and reason of each sample, and the share of pairs of samples with equal scores.
+    """Return the score and reason of each sample, and the agreement of the samples.
 
-    A failed sample has no score. With fewer than two samples that have a score, the share is left out.
+    The agreement is the share of pairs of samples with equal scores. It is left out if fewer than two samples
+    have a score. A failed sample has no score.
     """
     return samples.build_details(lambda opinion: (opinion.score, opinion.reason))
 

@@ -56,7 +56,7 @@ def _iter_agents(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, Mapping[s
 
 
 def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterator[str]:
-    """Yield a text for each event before the turn's final response; with `until`, for the first `until`."""
+    """Yield a text for each event before the turn's final response, or for the first `until` events."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
         author = " ".join((event.author or "agent").split())

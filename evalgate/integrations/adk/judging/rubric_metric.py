@@ -49,7 +49,7 @@ class AdkRubricOptionContent(AdkOptions):
 
 
 class AdkRubricOption(AdkOptions):
-    """A rubric of the criterion."""
+    """A rubric in the options of a criterion; it applies to every case."""
 
     rubric_id: str
     rubric_content: AdkRubricOptionContent
@@ -65,19 +65,20 @@ class AdkRubricOption(AdkOptions):
 
     @model_serializer(mode="wrap")
     def _serialize_options(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Return the rubric's options without `points` if they are 1, the default.
+        """Return the rubric's options as they are recorded; `points` are left out if they are 1, the default.
 
-        The result then equals that in a record without `points`, so that the two stay comparable.
+        A metric with `points: 1` in its options is thus recorded like a metric without `points`, so that
+        their results can be compared.
         """
         values: dict[str, object] = serialize(self)
         return {key: value for key, value in values.items() if key != "points" or value != 1.0}
 
 
 def _expand_criterion(number: int, rubric: object) -> object:
-    """Convert a rubric `{criterion, points}` of Google ADK's guide to the form that its releases read.
+    """Convert a rubric `{criterion, points}`, as in Google ADK's guide, to the form that ADK itself reads.
 
-    Its id becomes `criterion_<number>`; `number` is the rubric's position in the list, from 1. Return any
-    other value unchanged.
+    The rubric gets the id `criterion_<number>`; `number` is the rubric's position in the list, from 1. Return
+    any other value unchanged.
     """
     if not isinstance(rubric, dict) or "criterion" not in rubric:
         return rubric
@@ -129,8 +130,9 @@ class RubricMetric(JudgedMetric):
     def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return True if a rubric of a case or a turn is meant for this metric.
 
-        A rubric of the type `kind` is. Google ADK ignores a rubric without a type. evalgate accepts it if it
-        has points, as in ADK's guide, or if the criteria are in a thresholds file of evalgate.
+        Return True for a rubric of the type `kind`. A rubric without a type is ignored by Google ADK.
+        evalgate accepts it in two cases: it has points, as in ADK's guide, or the metric's criterion is in a
+        thresholds file of evalgate.
         """
         # Rubrics with points and without a type are a form of Google ADK's guide that no release reads.
         takes_untyped = self._takes_untyped or rubric.points is not None
@@ -238,8 +240,8 @@ def score_turn_by_rubrics(
 def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
     """Return the mean of the rubrics' scores, weighted by their points.
 
-    A score without points (None) has the average weight of the others. If all points are equal, `plain_mean`
-    computes the result, because it rounds as Google ADK does. Google ADK has no points.
+    A score without points (None) has the average weight of the other scores. If all points are equal,
+    `plain_mean` computes the result: it rounds as Google ADK, which has no points, does for this metric.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]

@@ -62,7 +62,10 @@ from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_e
 
 
 class FinalResponseMatch(JudgedMetric):
-    """Share of the turns with a matching response: more than half of the usable samples find a match."""
+    """Share of the turns with a matching response: more than half of the usable samples find a match.
+
+    A sample is one verdict of a model: the final response matches the expected one, or does not.
+    """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
     prompt_names = ("adk_final_response_match",)
@@ -104,7 +107,7 @@ class Hallucinations(JudgedMetric):
     prompt_names = ("adk_sentences", "adk_support")
 
     evaluate_intermediate_nl_responses: bool = False
-    """Judge messages before the final response too."""
+    """True: judge the agent's messages before the final response, too. False: only the final response."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean of the turns' shares of supported sentences: 1.0 if all sentences are supported.
@@ -195,13 +198,19 @@ class TaskSuccess(_ConversationMetric):
 
 
 class TrajectoryQuality(_ConversationMetric):
-    """Share of the requirements on the agent's steps that are met, as a model judges."""
+    """Share of the requirements on the agent's steps that are met, as a model judges.
+
+    The model itself first lists the requirements of the conversation.
+    """
 
     prompt_names = ("adk_trajectory_quality",)
 
 
 class ToolUse(_ConversationMetric):
-    """Share of the requirements on the tool calls that are met, as a model judges."""
+    """Share of the requirements on the tool calls that are met, as a model judges.
+
+    The model itself first lists the requirements of the conversation.
+    """
 
     prompt_names = ("adk_tool_use_quality",)
 
@@ -214,9 +223,9 @@ class _TurnMeanMetric(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns of the judge's scores, in `score_range`.
 
-        A turn without a final response has no score and is left out. With
-        `include_intermediate_responses_in_final`, the turn's earlier messages are judged together with the
-        final response, or alone if it is missing. The result is not applicable if no turn has such a text.
+        A turn without a text to judge is left out; if no turn has one, the result is not applicable. The text
+        is the final response. With `include_intermediate_responses_in_final`, the turn's earlier messages
+        belong to the text, too, even if there is no final response.
 
         Raises:
             JudgeError: the judge cannot be asked, for example because it is out of reach. Also raised if no
@@ -372,7 +381,7 @@ class UserSimulatorQuality(JudgedMetric):
     stop_signal: str = Field(default="</finished>", min_length=1)
     """The message with which the simulated user ends the conversation."""
     _personas: Mapping[str, object] = PrivateAttr(default_factory=dict)
-    """Personas by name."""
+    """Personas that the configuration defines, by name: a scenario may name one for its simulated user."""
 
     @override
     def bind_judge(self, context: MetricContext) -> None:

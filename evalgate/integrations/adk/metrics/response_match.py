@@ -42,7 +42,7 @@ class ResponseMatch(BaseModel):
         """Return the score in [0, 1].
 
         A turn that is missing, unexpected, or has no expected response scores 0.0. The result is not
-        applicable if the case has no written turns.
+        applicable for a case without turns, such as a case with a simulated user.
         """
         return await compute_turn_mean(case, run, self._score_turn)
 

@@ -81,8 +81,8 @@ class ToolTrajectory(BaseModel):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        The result is not applicable if the case has no written turns. The metric fails if arguments nest too
-        deep.
+        The result is not applicable for a case without turns, such as a case with a simulated user. The
+        metric fails if arguments nest too deep.
         """
         try:
             return await compute_turn_mean(case, run, self._score_turn)

@@ -42,7 +42,7 @@ class _TrajectoryOptions(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric with the criterion's options; it is the same for every release of Google ADK.
+        """Build the metric from the options of `criterion`; `context` is not used.
 
         Raises:
             ValidationError: an option is wrong.
@@ -61,8 +61,8 @@ class _TrajectoryMetric(_TrajectoryOptions):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], the mean over the turns.
 
-        A turn that is missing or unexpected scores 0.0. The result is not applicable if the case has no
-        written turns. The metric fails if arguments nest too deep.
+        A turn that is missing or unexpected scores 0.0. The result is not applicable for a case without
+        turns, such as a case with a simulated user. The metric fails if arguments nest too deep.
         """
         try:
             return await compute_turn_mean(
@@ -156,7 +156,8 @@ class TrajectoryRecall(_TrajectoryMetric):
 class TrajectorySingleToolUse(_TrajectoryOptions):
     """1.0 when the agent called the tool at least once in the conversation, else 0.0.
 
-    The case's expected calls are ignored. The turn and the number of the calls do not matter.
+    The option `tool_name` names the tool. The case's expected calls are ignored. The turn and the number of
+    the calls do not matter.
     """
 
     tool_name: str = Field(min_length=1)

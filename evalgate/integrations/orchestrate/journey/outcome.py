@@ -8,9 +8,9 @@ equal apart from case and white space, and keywords must occur literally. If no 
 goal, the goal's keywords decide. A goal without keywords stays undecided, as all checks do.
 
 The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. A journey may demand that one goal is
-reached after another. The framework does not compare times for this, but puts the reached goals in a fixed
-sequence: tool calls in the order in which they were made, then widgets, then texts, both in the order in
-which the eval set's file lists the goals.
+reached after another. For this, the framework does not compare times. It puts the reached goals in a fixed
+sequence: first goals of tool calls, in the order of the calls; then goals of widgets; then goals of texts.
+Goals of widgets, and goals of texts, are in the order of the eval set's file.
 """
 
 import json
@@ -97,11 +97,11 @@ class TextFinding:
 
     goal: Goal
     is_reached: bool | None
-    """True if a text fulfils the goal, False if none does; None if only a judge could decide."""
+    """True if the goal is reached, False if it is not; None if only a judge could decide."""
     has_keywords: bool | None
     """True if one text holds all keywords, False if none does; None if the goal names no keywords."""
     is_response_judged: bool
-    """False if only a judge could compare the response; then keywords alone decide, if there are any."""
+    """False if the response could not be compared, as there is no judge: then the keywords decide, if any."""
 
 
 async def evaluate_text_goals(
@@ -147,7 +147,7 @@ class JourneyConversation:
     widgets: tuple[JsonObject, ...]
     """Payloads of the widgets that the agent showed."""
     last_said: str
-    """The agent's last text, widgets included; "" if there is none."""
+    """The agent's last text, which may be the question of a widget; "" if there is none."""
     transcript: str
     """Lines of `user: …` and `assistant: …`; tool calls and results are written as JSON."""
 
@@ -209,7 +209,7 @@ class ToolCallReport:
     total: int
     """Number of calls that were made."""
     relevant: int
-    """Number of calls of a tool that a goal asks for."""
+    """Number of calls to tools that are named in a goal, with any arguments."""
     reached: tuple[str, ...]
     """Names of the goals that a call fulfilled, in the order of the calls."""
     missed: tuple[str, ...]
@@ -329,7 +329,7 @@ class JourneyOutcome:
     """Number of goals that ask for a widget."""
     texts: tuple[TextFinding, ...]
     checks: tuple[bool | None, ...]
-    """The judge's verdict on each check; None if the judge cannot decide."""
+    """Verdict on each check: True if it holds, False if not, None if the judge cannot decide."""
 
     @property
     def undecided(self) -> str:
@@ -381,9 +381,9 @@ class JourneyOutcome:
     def compute_completion(self) -> float | None:
         """Return the share of the goals and checks that were reached, 0 to 1, rounded to hundredths.
 
-        Checks count, and goals that ask for a tool call, for a widget or for a text. Return None if the
-        journey has none of these. The order in which goals were reached is ignored. A goal or check that is
-        undecided counts as not reached.
+        Goals that ask for a tool call, a widget or a text count, and so do checks. Return None if the journey
+        has none of these. The order in which goals were reached is ignored. An undecided goal or check counts
+        as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the framework takes the recall, which may be undefined.

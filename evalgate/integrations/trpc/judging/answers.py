@@ -1,7 +1,7 @@
 """Parse a judge's answers (JSON, text fields or letter grades), and choose one of several answers.
 
 tRPC-Agent-Go finds text fields with a lazy regular expression. Here the name of each field is searched for
-after the name before it. The result is the same, in one pass over any answer.
+behind the name of the previous field. The result is the same, in one pass over any answer.
 """
 
 import json
@@ -101,9 +101,9 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token that has the character at `index` of the text, and the token's part before it.
+    """Return the token with the character at `index` of the text, and the part of the token before `index`.
 
-    The text consists of the tokens of `choices`.
+    The text is the joined tokens of `choices`.
 
     Raises:
         UnparsableAnswerError: the text ends before `index`. The message says that nothing follows `<name>`.
@@ -120,9 +120,11 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the highest log probability of each letter grade, by its index in `SCALE`.
+    """Return the log probability of each letter grade, by the letter's index in `SCALE`.
 
-    `before` is the text in front of the letter in the chosen token. Other tokens count if they begin with it.
+    Letters are read from the token that the model chose, and from its alternatives at the same position. The
+    part `before` in front of the letter is removed; a token that does not begin with it is skipped. If
+    several tokens have the same letter, the highest probability counts.
     """
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):

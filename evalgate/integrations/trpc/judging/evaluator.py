@@ -193,7 +193,7 @@ class JudgeQuestion:
     schema: AnswerSchema | None = None
     parameters: JsonObject | None = None
     sentences: int | None = None
-    """Number of sentences that an answer must label; None if it labels none."""
+    """Number of sentences that a complete answer labels; None for a question without sentences."""
 
 
 class LlmRubricCriterion(LlmCriterion):
@@ -286,10 +286,10 @@ class LlmEvaluator(ABC):
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
-        """Return a sentence about two rubrics that have the same id and apply to the same turn.
+        """Return a sentence about two rubrics with the same id that apply to the same turn; "" if none.
 
-        Return "" if there are no such rubrics, or if only the metric itself has rubrics: if their ids matter,
-        they were checked with the metric's options.
+        Return "" also if neither the case nor a turn has rubrics: the rubrics of the metric were checked with
+        its options.
         """
         of_metric = list(iter_visible_rubrics(self.settings.rubrics))
         of_case = list(iter_case_rubrics(case, self.name))

@@ -85,7 +85,7 @@ def _describe_syntax_error(error: expat.ExpatError, data: bytes, at: int, *, has
 
 
 class RougeThreshold(GoModel):
-    """The minimum of each of the three ROUGE scores."""
+    """The least precision, recall and F1 of ROUGE that the response must reach."""
 
     precision: float = 0.0
     recall: float = 0.0
@@ -98,7 +98,8 @@ class RougeCriterion(GoModel):
     ignore: bool = False
     rouge_type: str = Field(default="", alias="rougeType")
     measure: str = ""
-    """The score that the reason names first; all three must reach their thresholds."""
+    """`precision`, `recall` or `f1` ("" means `f1`): the score that the reason for a mismatch names first.
+    This does not change the decision: all three scores must reach their thresholds."""
     threshold: RougeThreshold = RougeThreshold()
     use_stemmer: bool = Field(default=False, alias="useStemmer")
     split_summaries: bool = Field(default=False, alias="splitSummaries")
@@ -208,7 +209,7 @@ class TrpcFinalResponse(TrpcTurnMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        The result is not applicable if the case has no written turns.
+        The result is not applicable for a case without turns, such as a case with a simulated user.
 
         Raises:
             ComparerResultError: a function of the user in a criterion returned no bool.

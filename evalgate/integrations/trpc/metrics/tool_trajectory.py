@@ -115,9 +115,9 @@ _ROUNDING = 1e-9
 class CallIndex:
     """Index of calls, to find quickly the few calls that a given call may equal.
 
-    Calls are found by their name, the shape of their arguments and their first number. The first numbers of
-    equal calls differ by at most the tolerance. Calls with the same name and shape are therefore sorted by
-    their first number.
+    Calls are grouped by their name and by their arguments, in which all numbers count as the same. Each group
+    is sorted by the first number in the arguments. In two equal calls, the first numbers differ by at most
+    the tolerance, so a binary search finds the candidates.
     """
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
@@ -217,8 +217,8 @@ class TrajectoryCriterion(GoModel):
 
     default_strategy: ToolStrategy = Field(default=_BUILT_IN, alias="defaultStrategy")
     tool_strategy: dict[str, ToolStrategy] = Field(default_factory=dict, alias="toolStrategy")
-    """Strategies by the name of a tool. The actual tool's strategy comes first, then the expected tool's. A
-    strategy replaces the default strategy as a whole; nothing is merged."""
+    """Strategies by tool name. If the actual and the expected call name different tools, the strategy of the
+    actual tool is preferred. A strategy replaces the default strategy as a whole; nothing is merged."""
     order_sensitive: bool = Field(default=False, alias="orderSensitive")
     subset_matching: bool = Field(default=False, alias="subsetMatching")
     compare_name: str = Field(default="", alias="compareName")
@@ -359,8 +359,8 @@ class TrpcToolTrajectory(TrpcTurnMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        The result is not applicable if the case has no written turns. The metric fails if arguments or
-        results nest too deep.
+        The result is not applicable for a case without turns, such as a case with a simulated user. The
+        metric fails if arguments or results nest too deep.
 
         Raises:
             ComparerResultError: a function of the user in a criterion returned no bool.
