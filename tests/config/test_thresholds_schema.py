@@ -44,7 +44,7 @@ def test_every_key_has_a_description() -> None:
 def test_runs_has_no_default_but_a_rule() -> None:
     runs = json.loads(PUBLISHED.read_text("utf-8"))["properties"]["runs"]
     assert "default" not in runs
-    assert "When absent: `auto` if the baseline holds 3 runs or more" in runs["description"]
+    assert "When absent: `auto` if the baseline has 3 or more runs" in runs["description"]
 
 
 def test_every_section_of_criteria_names_every_metric() -> None:
