@@ -17,7 +17,7 @@ from evalgate.cli.options import (
     reports_folder,
 )
 from evalgate.cli.project_folder import FILE
-from evalgate.cli.repeat_commands import suggest_resume
+from evalgate.cli.repro_options import suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:

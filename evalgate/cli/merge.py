@@ -27,7 +27,7 @@ from evalgate.cli.publish_options import (
     pop_publish_options,
     post_on_failure,
 )
-from evalgate.cli.repeat_commands import build_repro_options
+from evalgate.cli.repro_options import build_repro_options
 
 
 @click.command(cls=SectionedCommand)

@@ -69,7 +69,7 @@ class MetricPower:
     average: float
     cases: int
     drop: float
-    """The wanted drop (`--drop`), in points of the metric."""
+    """Drop that the gate should be able to detect (`--drop`), in points of the metric."""
     max_regression: float
     """Smallest drop of the mean that is not allowed, in points of the metric."""
     cases_max_regression: float

@@ -171,7 +171,7 @@ def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Change into the folder of the nearest thresholds file. Return the parameters with converted paths."""
+    """Enter the folder of the nearest thresholds file. Return the parameters with paths relative to it."""
     try:
         typed_in = Path.cwd()
     except OSError:  # the folder was removed; the command says so

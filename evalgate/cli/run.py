@@ -31,7 +31,7 @@ from evalgate.cli.publish_options import (
     pop_publish_options,
     post_on_failure,
 )
-from evalgate.cli.repeat_commands import build_repro_options, choose_out, suggest_resume
+from evalgate.cli.repro_options import build_repro_options, choose_out, suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:

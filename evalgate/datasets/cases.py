@@ -125,8 +125,7 @@ def describe_unmatched_names(
     """Return ids and tags that are probably mistakes, worded as "called `a` or tagged `b`"; "" if none.
 
     If `ids` and `tags` together select no case, the text names all of them. Otherwise, it names only the ids
-    without wildcards that match no case. A tag, or an id with wildcards, is then no mistake if it matches
-    none.
+    without wildcards that match no case; tags, and ids with wildcards, may then match nothing.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

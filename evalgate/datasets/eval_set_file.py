@@ -375,11 +375,11 @@ def split_writable(cases: Sequence[EvalCase], format_name: str) -> tuple[list[Ev
 def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
     """Write a new file with an eval set, and return the file as it is read back.
 
-    Data of a case that the format cannot hold, such as tags in `adk`, is left out without an error.
+    Fields of a case that the format lacks, such as tags in `adk`, are left out without an error.
 
     Raises:
-        InvalidInputError: the file exists, evalgate does not write the format, or the format cannot hold all
-            cases.
+        InvalidInputError: the file exists, evalgate does not write the format, or the format cannot hold a
+            case at all.
         OSError: the file cannot be written.
     """
     if path.exists():

@@ -279,9 +279,9 @@ def _compare_means(
     """Return the summary with the budget's mean in the baseline, and the change of the mean as delta.
 
     Only cases with figures now and in the baseline count. Without such cases, the mean and the change are
-    None. `line` has the names of the rows (cases) that belong to the summary. `figures` may have further
-    rows, which belong to other summaries of the same budget. `regressed` becomes False: only a failed check
-    of the budget sets it again later.
+    None. `line` has the names of the cases that this summary covers. `figures` may have cases of other
+    summaries of the same budget. `growth` is the decision on the change. `regressed` becomes False; only a
+    failed check of the budget sets it to True later.
     """
     rounds = growth.rounds if growth else None
     pairs = []

@@ -200,8 +200,9 @@ def _combine_line_decision(
 ) -> MetricDecision:
     """Return the decision on one line of a metric in the report.
 
-    It is the decision `whole` on all cases of the metric, with the minima, the cases and the difference of
-    the mean replaced by those of the line.
+    A line covers some of the metric's cases, such as those of a tag. The result is a copy of `whole`, the
+    decision on all cases. Its minima and number of cases are those of `minima`, the decision on the line's
+    cases, and its difference of the mean is `difference`.
     """
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:

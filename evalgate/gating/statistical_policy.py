@@ -26,8 +26,8 @@ class StatisticalPolicy:
 
     parameters: Parameters
     max_drop: float | None
-    """Limit for metrics without a limit in their criterion: the smallest drop of an average that is too
-    large, as a share of the range. None: no metric is compared with a baseline."""
+    """Limit for metrics without a limit in their criterion: a drop of the average by this share of the range,
+    or by more, is too large. None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Criterion of each gating metric, by the metric's name."""

@@ -45,7 +45,7 @@ class CalibrationVerdict:
     missed: tuple[str, ...] = ()
     """Names of the entries at which the judge disagrees with the label, or gave no score."""
     failures: tuple[str, ...] = ()
-    """Reasons why the judge gave no score, one for each missed entry without a score."""
+    """One reason for each entry that the judge could not score. An entry that it scored wrongly has none."""
 
     @property
     def is_reliable(self) -> bool:

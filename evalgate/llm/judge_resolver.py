@@ -175,7 +175,7 @@ class ModelPool:
         return self._under_way
 
     def get_usage(self, purpose: Purpose) -> ModelUsage:
-        """Return the usage so far of all models for `purpose`, including the usage that caches saved."""
+        """Return the usage so far of all models for `purpose`, including the usage that caches avoided."""
         models: list[MeteredModel | CachingModel] = [
             *(model for own, model in self._metered if own == purpose),
             *(model for own, model in self._caching if own == purpose),

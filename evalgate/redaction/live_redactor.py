@@ -153,8 +153,9 @@ class LiveRedactor:
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Return the dataclasses in `values` without secrets, in their order.
 
-        `values` are pairs of a dataclass and its JSON, which this version of evalgate redacted when it stored
-        it. So a dataclass is searched again only if its JSON may hold a known secret or announce a mask.
+        `values` are pairs of a dataclass and its stored JSON. This version of evalgate redacted the JSON
+        before it was stored, so a dataclass is searched again only if its JSON may hold a known secret or an
+        `::add-mask::` line.
         """
         from evalgate.redaction.prefilter import may_contain_secret
 

@@ -82,7 +82,7 @@ class RuleFiles:
     _notices: list[str] = field(default_factory=list)
     """Notices about files that the change edits or adds, without repeats."""
     paths: set[str] = field(default_factory=set)
-    """Paths of all files with rules that were looked for, relative to `folder`."""
+    """Paths of all rule files that were looked for, found or not, relative to `folder`."""
     _copies: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
@@ -327,9 +327,10 @@ class RuleFiles:
         return [self.format_relative_path(top / name) for name in names if name]
 
     def copy_base_version(self, path: Path) -> BaseVersion:
-        """Copy the base branch's version of a file, if the branch's rules apply and git knows its commit.
+        """Copy the base branch's version of a file, and return the copy.
 
-        A notice is added if the change edits the file. `path` is absolute or relative to the working folder.
+        If the branch's rules do not apply, or git does not know its commit, the result has no copy. If the
+        change edits the file, the report gets a notice. `path` is absolute or relative to the working folder.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit; git cannot

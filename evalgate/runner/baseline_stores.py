@@ -19,8 +19,8 @@ _SHOWN_OF_COMMIT = 12
 def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore:
     """Open the store of the baseline that `gate.baseline` or `--baseline` names.
 
-    `name` is a path, or the name of another kind of store such as `branch:NAME`. For an unmerged change, a
-    file is read from the base branch.
+    `name` is a path, or the name of another kind of store such as `branch:NAME`. If `name` is a path, an
+    unmerged change gets the base branch's version of the file.
 
     Raises:
         InvalidInputError: `name` is wrong, or the base branch's version of the file cannot be read.

@@ -1,4 +1,8 @@
-"""Apply the section `session` to cases: names of app and user, and the initial session for old formats."""
+"""Complete the sessions of cases as the thresholds file's section `session` says.
+
+The section has default names of app and user, and a file with the initial session of cases in Google ADK's
+old formats, which cannot hold a session themselves.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

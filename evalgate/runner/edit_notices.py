@@ -205,10 +205,10 @@ def note_local_plugins(rule_files: RuleFiles) -> None:
 
 
 def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
-    """Make judges ignore the stored answers in caches that the change adds or edits; yield notices.
+    """Make judges ignore the caches that the change adds or edits; yield a notice for each of them.
 
-    The change could forge such answers. A cache that git does not track, such as a cache that CI restores, is
-    still used. Call this only if the base branch's rules apply.
+    The change could forge the stored answers. A cache that git does not track, such as a cache that CI
+    restores, is still used. Call this only if the base branch's rules apply.
     """
     for cache in judge_resolver.models.reserved_caches:
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads

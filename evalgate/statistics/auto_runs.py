@@ -41,12 +41,15 @@ _NORMAL = NormalDist()
 def estimate_early_stop_bias(
     pairs: Sequence[Pair], *, max_drop: float, rounds: int, min_runs: int = 1
 ) -> float:
-    """Estimate how much too high an average is, by luck, if `runs: auto` stopped after `rounds` rounds.
+    """Estimate the bias of the candidate's average if `runs: auto` stopped after `rounds` rounds.
 
-    The result is a share of the metric's range. After several rounds it can be negative (the average is too
-    low), because only bad rounds lead to another round. The estimate assumes that the agent did not change,
-    and that another round follows while the drop is at least half of `max_drop`. Return 0 if `rounds` is
-    above 10, because the excess is below 0.001 then. Return 0 also if all scores of each case are equal.
+    A run stops early after a lucky round, so its average is too high. After several rounds the average can be
+    too low, and the bias negative, because only bad rounds lead to another round. The bias is a share of the
+    metric's range.
+
+    The estimate assumes that the agent did not change, and that another round follows while the drop is at
+    least half of `max_drop`. Return 0 if `rounds` is above 10, because the bias is below 0.001 then. Return 0
+    also if all scores of each case are equal.
 
     Args:
         pairs: scores of baseline and candidate for each case.

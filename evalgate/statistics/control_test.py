@@ -318,9 +318,10 @@ class _AverageLook:
 
     rounds: int
     stored: MeanDifference | None
-    """Change from the stored runs to the fresh runs of the base commit's agent; None without scores."""
+    """Mean of the base commit's agent in fresh runs, compared with its stored runs; None without scores."""
     change: MeanDifference | None
-    """Change from the base commit's agent to the changed agent, in fresh runs; None without scores."""
+    """Mean of the changed agent compared with the base commit's agent, both in fresh runs; None without
+    scores."""
     share: float
     """Weight of the cases with scores in fresh runs of both agents, as a share of the suite's weight."""
 

@@ -143,10 +143,10 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
 
 
 def check_commits_differ(folder: Path, base_revision: str) -> None:
-    """Check that HEAD has other files than the newest commit that it has in common with `base_revision`.
+    """Check that the files of HEAD differ from those of its merge base with `base_revision`.
 
-    Without this check, uncommitted files, such as reports of earlier steps, could be taken for the change
-    when the checkout does not contain the change.
+    If CI checked out a commit without the pull request's change, only uncommitted files differ, such as
+    reports of earlier steps. They would be mistaken for the change.
 
     Raises:
         UnknownChangeError: the files do not differ, or cannot be compared.

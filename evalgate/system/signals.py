@@ -55,7 +55,8 @@ class InterruptHandler:
         """Handle one signal. Python calls this in the main thread, between any two bytecode instructions.
 
         Raises:
-            KeyboardInterrupt: all handlers are installed, and signals are not ignored.
+            KeyboardInterrupt: always, except while handlers are being installed (the signal is then raised at
+                the end of the installation) or while signals are ignored.
         """
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.

@@ -176,7 +176,7 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Largest number of processes. For sessions that need a process alone, it is at least 4.
+        workers: Largest number of processes. Sessions that need a process of their own may use 4 in any case.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.

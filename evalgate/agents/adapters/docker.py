@@ -72,7 +72,8 @@ class DockerAgentOptions(HttpDialectOptions):
     """If true, tool calls and usage of an `entry` that reports none are read from its requests to models and
     its OpenTelemetry spans: docs/agents.md."""
     port: Annotated[int, Strict()] | None = Field(default=None, ge=1, le=65_535)
-    """Port of a server in the container, which is asked over HTTP in the `dialect`."""
+    """Port of a server in the container. It gets the messages over HTTP, in the format that `dialect`
+    names."""
     workspace: str | None = Field(default=None, pattern="^/.+")
     """Absolute path in the container to which the working folder is copied, and in which the agent runs. When
     absent, the working folder is not copied."""

@@ -141,9 +141,9 @@ class AdkAgentOptions(BaseModel):
     named_by: ClassVar[str] = "entry"
 
     entry: str = Field(min_length=1)
-    """The agent: `package.module`, `path/to/agent_folder` or `path/file.py`, which defines `app`,
-    `root_agent` or `get_agent_async`, also in its module `agent`. A suffix `:attribute` names an agent of
-    another name. A folder may have a `root_agent.yaml` instead."""
+    """The agent: `package.module`, `path/to/agent_folder` or `path/file.py`. The module, or its submodule
+    `agent`, defines `app`, `root_agent` or `get_agent_async`. If it has another name, append the name:
+    `path/file.py:my_agent`. A folder may have a `root_agent.yaml` instead."""
     agent_name: str | None = Field(default=None, min_length=1)
     """Name of the sub-agent to run instead of the root agent."""
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)

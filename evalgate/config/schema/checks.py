@@ -358,7 +358,7 @@ class Conditions(ConfigSection):
     response: ResponseRule | None = None
     """The final responses."""
     state: ValueRules | None = None
-    """Conditions on the session's final state, by path of a key. A plain value must be equal."""
+    """Conditions on the session's final state, by path of a key. A plain value means: equal to this value."""
     files: (
         Annotated[Mapping[Annotated[str, AfterValidator(_check_path)], FileRule], Field(min_length=1)] | None
     ) = None

@@ -27,8 +27,9 @@ class StatisticsConfig(ConfigSection):
     """Chance that luck alone closes the gate for an unchanged agent, over all metrics together. The tests
     of means use 0.6 of it, because the tests of single cases can close the gate, too."""
     doubt_alpha: Annotated[float, Strict()] = Field(default=0.10, gt=0, le=1)
-    """Chance that the means of an unchanged agent close the gate or make it inconclusive, over all metrics
-    together; at least `alpha`. 1: every drop of `max_regression` or more that can be luck is inconclusive."""
+    """Chance that the gate of an unchanged agent is closed or inconclusive because of a mean, over all
+    metrics together; at least `alpha`. With 1, each drop of `max_regression` or more that may be luck is
+    inconclusive."""
     case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
     """Chance that at least one unchanged case of the whole suite is called broken."""
     case_drop: Unit = 0.25

@@ -52,7 +52,7 @@ class JudgeFloor(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     anchors: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
-    """Lowest share of the responses in the file `anchors` on which the judge must agree with people."""
+    """Minimum share of the labelled responses (`judge.anchors`) on which the judge must agree with people."""
     agreement: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Lowest share of the answers labelled by people on which the judge gives the same verdict."""
     kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
@@ -108,7 +108,7 @@ class JudgeConfig(BaseModel):
     give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
     """Most seconds that the pauses between the attempts at one question take together."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
-    """Most questions at the same time, over all models of the endpoint."""
+    """Largest number of questions asked at the same time, over all models of the endpoint."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
     """Most questions that may begin within one minute, over all models of the endpoint."""
     tokens_per_minute: Count | None = Field(default=None, ge=1)

@@ -89,7 +89,7 @@ class MetricSummary:
     trend: tuple[float, ...] = ()
     """One mean for each gate run in the baseline, the oldest first, over the cases that can be compared."""
     range: Range = UNIT_RANGE
-    """The metric's worst and best score."""
+    """The worst and the best score that the metric can give."""
     min_mean: float | None = None
     """Minimum of the mean if it differs from `threshold`; else None."""
     corrected_score: float | None = None
@@ -188,7 +188,8 @@ class Comparison:
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, have changed."""
     then: AverageRunUsage | None = None
-    """Average usage of a run in the baseline; None if no case has an answer both now and in the baseline."""
+    """Average usage of a run in the baseline, over the cases with an answer both now and in the baseline.
+    None if there is no such case."""
     now: AverageRunUsage | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because the judge, or its prompt, has changed."""
@@ -291,7 +292,7 @@ class FailureGroup:
     """Failing cases with the same first difference from the expectation, such as the same missing call."""
 
     label: str
-    """The divergence in words, with names in backticks."""
+    """First divergence of the group's runs from the expectation, in words, with names in backticks."""
     kind: str
     """A stable word: missing_call, extra_call, other_tool, order, argument, missing_argument, extra_argument,
     response, missing_turn, extra_turn, check, rubric, budget, metric, crash, timeout, not_run, not_scored or

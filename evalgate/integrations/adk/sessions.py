@@ -164,11 +164,11 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with `event`, a session's event without a message of the user.
+    """Yield the steps that `event` completes. It is an event of a session, but no message of the user.
 
     `start` is the time, in seconds, of the previous event, and `end` that of `event`. `turn` counts from 0.
     Each step's id begins with `identity`. `calls` maps open tool calls, by id or else by tool name, to their
-    start times. A call in `event` is added to it, and a call with a result in `event` is removed.
+    start times. A call in `event` is added to `calls`; a call whose result is in `event` is removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -78,7 +78,7 @@ class Checkpoint:
             self._fault = error.strerror or str(error)
 
     def mark_complete(self) -> None:
-        """Note that all planned runs were made, so that there is nothing to resume."""
+        """Record that all planned runs were made, so that there is nothing to resume."""
         self._is_over = True
 
     def mark_published(self) -> None:

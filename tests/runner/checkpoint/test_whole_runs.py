@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from evalgate import __version__
-from evalgate.cli.repeat_commands import build_resume_command
+from evalgate.cli.repro_options import build_resume_command
 from evalgate.datasets.results_io import dump_record, load_record, read_record
 from tests.cli.test_cli import eval_set
 from tests.commands import Done, evalgate

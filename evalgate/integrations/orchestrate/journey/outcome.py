@@ -381,9 +381,9 @@ class JourneyOutcome:
     def compute_completion(self) -> float | None:
         """Return the share of the goals and checks that were reached, 0 to 1, rounded to hundredths.
 
-        Goals that ask for a tool call, a widget or a text count, and so do checks. Return None if the journey
-        has none of these. The order in which goals were reached is ignored. An undecided goal or check counts
-        as not reached.
+        Counted are all checks, and the goals that ask for a tool call, a widget or a text. Return None if the
+        journey has none of these. The order in which goals were reached is ignored. An undecided goal or
+        check counts as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the framework takes the recall, which may be undefined.
