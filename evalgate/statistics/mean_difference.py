@@ -172,7 +172,7 @@ def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
 def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
     """Return the one-sided p of a drop, by a normal distribution with a correction for skewness.
 
-    The correction is the first term of the Edgeworth series. `pairs` are the cases whose own scores differ
+    The correction is the first term of the Edgeworth series. `pairs` are the cases with scores that differ
     from each other; cases with equal scores add no variance. `weight` is the sum of the weights of all
     compared cases. `drop` is the observed weighted drop, `variance` its variance under permutation.
     """

@@ -168,7 +168,7 @@ def _build_steps(
 
     `start` is the time, in seconds, of the previous event, and `end` that of `event`. `turn` counts from 0.
     Each step's id begins with `identity`. `calls` maps open tool calls, by id or else by tool name, to their
-    start times. A call in `event` is added to `calls`; a call whose result is in `event` is removed.
+    start times. A call in `event` is added to `calls`; a call with a result in `event` is removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

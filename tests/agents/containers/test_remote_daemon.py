@@ -12,6 +12,7 @@ import pytest
 from evalgate.agents.containers import docker_client, ownership
 from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.container_settings import find_daemon_host
+from evalgate.agents.containers.gate_address import find_network_gateway
 from evalgate.core.types import Reply
 from tests.agents.containers.test_docker import IMAGE, build_container_agent, client, project
 from tests.agents.containers.test_published import build_server_agent
@@ -48,7 +49,7 @@ def forward(source: socket, target: socket) -> None:
 @pytest.fixture
 def host(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Let `DOCKER_HOST` name the daemon by an address that is not this machine's loopback interface."""
-    address = client.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
+    address = find_network_gateway(client.networks.get("bridge").attrs)
     with socketserver.ThreadingTCPServer((address, 0), Relay) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
