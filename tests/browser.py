@@ -87,6 +87,8 @@ def find_violations(page: "Page", *rules: str) -> list[str]:
     """
     from axe_playwright_python.sync_playwright import Axe
 
+    # A page that a click opened may show its text before its style sheet has arrived.
+    page.wait_for_load_state()
     # Without `resultTypes`, axe describes every element that keeps a rule as well, which takes most of its time.
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     found = Axe().run(page, options=options).response["violations"]
@@ -95,6 +97,7 @@ def find_violations(page: "Page", *rules: str) -> list[str]:
 
 def has_sideways_scroll(page: "Page") -> bool:
     """Return True if the page is wider than its window."""
+    page.wait_for_load_state()
     # A new size of the window takes effect with the next frame.
     frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     return bool(
@@ -106,6 +109,7 @@ def save_picture(page: "Page", name: str, *, whole: bool = True) -> None:
     """Write a picture of the page to the folder `EVALGATE_PICTURES`, if that is set."""
     folder = os.environ.get("EVALGATE_PICTURES")
     if folder:
+        page.wait_for_load_state()
         path = Path(folder, f"{name}.png")
         path.parent.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=path, full_page=whole)
