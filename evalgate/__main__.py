@@ -130,9 +130,10 @@ def entry_point() -> None:
 
 
 def _prepare_process() -> None:
-    """Ignore broken pipes, and request the isolation of the gate's process from the agent's processes.
+    """Ignore broken pipes, and request the isolation of this process (only on Linux).
 
-    The request only sets a flag. The isolation takes place before the first process of an agent starts.
+    Processes of the agent cannot read the environment, memory and open files of an isolated process. The
+    request only sets a flag: the isolation takes place before the first process of an agent starts.
     """
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes

@@ -27,7 +27,7 @@ class AgentSpec:
     """The agent of a configuration, with validated options."""
 
     settings: AgentConfig
-    """Settings that apply to every kind of agent."""
+    """Settings that every kind of agent has, such as the time limit of a turn."""
     options: AgentOptions
     name: str
     """Name of the agent in reports: the value of one of `options`, such as the `entry` of a Python agent."""
@@ -90,10 +90,12 @@ def build_agent(
 ) -> Agent:
     """Build the agent without starting it. It will run in workers on this machine or in actors of Ray.
 
-    If the configuration has a command `setup`, this command installs the agent's dependencies. On this
-    machine, it runs now, in a virtual environment below the folder `cache`. If `cache` is None, the folder is
-    `.cache/evalgate` in the agent's home folder. In a Ray cluster, each actor runs the command. An agent of
-    kind `replay` always runs on this machine.
+    An agent of kind `replay` always runs on this machine, even with the executor `ray`.
+
+    The configuration may have a command `setup`, which installs the agent's dependencies. For an agent on
+    this machine, `build_agent` runs the command, in a virtual environment below the folder `cache`. If
+    `cache` is None, the folder is `.cache/evalgate` in the agent's home folder. For an agent in a Ray
+    cluster, each actor runs the command later.
 
     Raises:
         EvalgateError: the setup fails, or the agent cannot be built with its options.
@@ -236,7 +238,7 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
 
 @runtime_checkable
 class _HasAlternativeName(Protocol):
-    """Options class of an agent kind in which one of two options names the agent: `image` or `service`."""
+    """Options class of an agent kind that is named by one of two options, such as `image` or `service`."""
 
     otherwise_named_by: str
 

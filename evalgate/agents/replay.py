@@ -180,7 +180,7 @@ class ReplayAgent:
 
 
 class _ReplaySession:
-    """An `AgentSession` that replays one recording. As a context manager, it returns itself."""
+    """An `AgentSession` that replays one recording. `async with` returns the session itself."""
 
     def __init__(self, recording: Recording, path: str) -> None:
         self._recording = recording
@@ -239,9 +239,9 @@ class _ReplaySession:
         return self._recording.user_id
 
     async def end(self) -> SessionResult:
-        """Return the recorded final state, and the replies after the last turn that was played.
+        """Return the recorded final state, and the recorded replies that no turn asked for.
 
-        A recording can be longer than its case.
+        There are such replies if the recording has more turns than were played.
         """
         rest = self._recording.replies[self._asked :]
         unasked = tuple(reply for reply in rest if reply is not None)

@@ -43,14 +43,14 @@ def build_model(name: ModelName, content: object, shown_as: str) -> Any:
 
 
 def dump_content(content: dict[str, Any]) -> str:
-    """Return a document as JSON text in the form that pydantic writes, indented by 2 spaces."""
+    """Return a document as JSON text, indented by 2 spaces. Characters outside of ASCII are not escaped."""
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def dump_model(model: Any) -> dict[str, Any]:
-    """Convert an eval set or a case to a JSON object, as Google ADK does.
+    """Convert an eval set or a case to the JSON object that Google ADK writes for it.
 
-    Fields that are not set, that are None, or that have their default value are left out.
+    Fields are left out if they are not set, are None or have their default value.
     """
     found: dict[str, Any] = model.model_dump(
         mode="json", exclude_unset=True, exclude_defaults=True, exclude_none=True
@@ -133,7 +133,7 @@ class Folder:
         return read_file(self._root / path)
 
     def write_text(self, path: str, text: str) -> None:
-        """Create or replace a file."""
+        """Write `text` to a file. The file is created if it does not exist; otherwise it is replaced."""
         write_file(self._root / path, text)
 
 
@@ -163,7 +163,7 @@ class Bucket:
         return bytes(self._files.cat_file(full)).decode() if self._files.exists(full) else None
 
     def write_text(self, path: str, text: str) -> None:
-        """Create or replace a file."""
+        """Write `text` to a file. The file is created if it does not exist; otherwise it is replaced."""
         self._files.pipe_file(f"{self._root}/{path}", text.encode())
 
     def list_names(self, folder: str, ending: str) -> list[str]:

@@ -337,9 +337,9 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
 def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float, why: str) -> str | None:
     """Return the reason why a metric fails on a case, or None if the metric passes.
 
-    `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
-    and runs, or None if the metric has no score. `why` is the metric's own reason in parentheses, or "". It
-    is added to the returned text if `mean` is None or below the threshold.
+    `results` has the metric's result in each run of the case. `mean` is the mean of the metric's scores over
+    all turns and runs; None if there are no scores. `why` is the explanation that the metric gave for its
+    score, in parentheses, or "". The text about a missing or too low mean ends with `why`.
     """
     errors = [each.reason for each in results if each.status == "errored"]
     if errors:

@@ -47,8 +47,8 @@ class EvalSetsManager(ABC):
     Methods take the name of an app, the id of an eval set and the id of a case. They accept cases of Google's
     type and of evalgate's. They return Google's types if Google ADK is installed.
 
-    Names of apps and ids of eval sets become names of files or folders. So every method of a manager of files
-    or buckets raises ValueError if a name or id is empty, `.` or `..`, or holds a slash, a backslash or NUL.
+    Managers of files and of buckets use app names and eval set ids as names of files or folders. So their
+    methods raise ValueError if a name or id is empty, `.` or `..`, or holds a slash, a backslash or NUL.
 
     >>> issubclass(InMemoryEvalSetsManager, EvalSetsManager)
     True
@@ -74,9 +74,10 @@ class EvalSetsManager(ABC):
     def _lock(self, app_name: str, *, creates: bool = False) -> AbstractContextManager[object]:
         """Return a context manager that keeps other threads from changing the app's eval sets.
 
-        Files are also locked against other processes. A bucket is not, because buckets have no locks.
-        If `creates` is True, a folder that a new app needs is created. If `creates` is False, an app without
-        a folder is not locked, because such an app has no eval set to change.
+        Files are also locked against other processes; buckets are not, because they have no locks.
+
+        `creates` matters only for files, if the app has no folder yet. True: the folder is created and
+        locked. False: nothing is locked, because an app without a folder has no eval set to change.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
@@ -94,10 +95,10 @@ class EvalSetsManager(ABC):
         """Create an empty eval set and return it.
 
         Raises:
-            ValueError: the id is empty or has other characters than `a-z`, `A-Z`, `0-9` and `_`, or the set
-                exists.
-            InvalidInputError: the file or its folder cannot be written, or an existing file with this name is
-                invalid.
+            ValueError: the set exists already. Or the id is empty or has other characters than `a-z`, `A-Z`,
+                `0-9` and `_`.
+            InvalidInputError: the file or its folder cannot be written. Or a file with this name exists, but
+                is no valid eval set.
         """
         if not _VALID_ID.fullmatch(eval_set_id):
             raise ValueError("Invalid Eval Set ID. Eval Set ID should have the `^[a-zA-Z0-9_]+$` format")

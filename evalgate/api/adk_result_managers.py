@@ -26,7 +26,11 @@ _BUCKET_HISTORY = "evals/eval_history"
 
 
 class _Done:
-    """Awaitable that returns None at once: code may await `save_eval_set_result`, as in ADK's guide."""
+    """Awaitable that returns None at once.
+
+    `save_eval_set_result` is not asynchronous, but returns a `_Done`, so that code may await the call. ADK's
+    guide does so.
+    """
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -46,7 +50,7 @@ class EvalSetResultsManager(ABC):
 
     @abstractmethod
     def _locate(self, app_name: str, name: str) -> str:
-        """Return the path of the file for the result `name`, relative to the folder or bucket of `_files`."""
+        """Return the path of the file that stores the result `name`, relative to the root of `_files`."""
 
     @abstractmethod
     def list_eval_set_results(self, app_name: str) -> list[str]:
@@ -114,9 +118,10 @@ class EvalSetResultsManager(ABC):
 
 
 def save_record(manager: Any, record: Record, app_name: str) -> None:
-    """Store the results of a record in a manager, one result for each eval set.
+    """Store the results of one evaluation, which are in `record`, in a results manager.
 
-    `manager` may be a results manager of this library or of Google ADK.
+    `manager` may be a results manager of this library or of Google ADK. It stores one result for each eval
+    set, under the app name `app_name`.
 
     Raises:
         InvalidInputError: a manager of this library cannot write a file.
@@ -131,8 +136,8 @@ def save_record(manager: Any, record: Record, app_name: str) -> None:
 class LocalEvalSetResultsManager(EvalSetResultsManager):
     """Results in files `<agents_dir>/<app>/.adk/eval_history/<id>.evalset_result.json`.
 
-    ADK's guide calls the argument `results_dir` instead of `agents_dir`. If neither or both are given, the
-    constructor raises TypeError.
+    The argument `agents_dir` has a second name, `results_dir`, which is the name in ADK's guide. The
+    constructor raises TypeError if both are given, or neither.
 
     >>> manager = LocalEvalSetResultsManager(agents_dir="agents")
     >>> _ = manager.save_eval_set_result("my_app", "suite", [])
@@ -160,9 +165,9 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
 class GcsEvalSetResultsManager(EvalSetResultsManager):
     """Results in a bucket of Google Cloud Storage: `<app>/evals/eval_history/<id>.evalset_result.json`.
 
-    Needs evalgate's extra `gcs`. `eval_storage_dir` is the folder in the bucket that contains the folders of
-    the apps, as in ADK's guide; "" means the root of the bucket. Other keyword arguments are passed to
-    `gcsfs.GCSFileSystem`; Google's class passes them to its own client.
+    Needs evalgate's extra `gcs`. `eval_storage_dir` (a name from ADK's guide) is the folder in the bucket
+    that contains the folders of the apps; "" means the root of the bucket. Other keyword arguments are passed
+    to `gcsfs.GCSFileSystem`; Google's class passes them to its own client.
 
     >>> manager = GcsEvalSetResultsManager("my-results", eval_storage_dir="runs/")  # doctest: +SKIP
     """

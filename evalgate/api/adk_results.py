@@ -111,7 +111,11 @@ class ToolTrajectoryCriterion(BaseCriterion):
     """
 
     class MatchType(Enum):
-        """Rule for comparing actual with expected tool calls: equal lists, expected order, or any order."""
+        """Rule for comparing the tool calls of a turn with the expected calls.
+
+        EXACT: both lists are equal. IN_ORDER: the expected calls were made in their order, and other calls
+        may come in between. ANY_ORDER: the expected calls were made in any order, with or without others.
+        """
 
         EXACT = 0
         IN_ORDER = 1
@@ -175,7 +179,7 @@ class EvalConfig(BaseModel):
 class _Status(Enum):
     """Base class of status enums that can be compared with Google ADK's own enums.
 
-    A member equals a member of ADK if both have the same name, and their enums have the same name, too.
+    Two members are equal if they have the same name and their classes have the same name.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -247,7 +251,7 @@ class EvalMetricResultPerInvocation(EvalBaseModel):
 
 
 class EvalCaseResult(BaseModel):
-    """Result of one run of a case: the status, and the metrics over all turns and per turn.
+    """Result of one run of a case: its status, and the result of each metric, over all turns and per turn.
 
     >>> result = EvalCaseResult(eval_id="greets", final_eval_status=EvalStatus.FAILED, session_id="1",
     ...     overall_eval_metric_results=[], eval_metric_result_per_invocation=[])

@@ -154,7 +154,7 @@ class EvalScore(BaseModel):
     def from_threshold(cls, score: float, threshold: float, details: Any = None) -> Self:
         """Return `score` with the status PASSED if it reaches the threshold, otherwise with FAILED.
 
-        A score passes if it is at most 1e-9 below the threshold, as in adk-rs. A score that is not finite
+        As in adk-rs, a score that is up to 1e-9 below the threshold still passes. A score that is not finite
         becomes 0.0 with the status ERROR.
 
         >>> EvalScore.from_threshold(0.8, 0.8).status.value
@@ -404,8 +404,8 @@ def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
     """Combine the scores of one metric for the invocations of a case. `scores` must not be empty.
 
     The score is the mean. The status is ERROR if any status is ERROR, PASSED if all are PASSED, and FAILED
-    otherwise. `error` is the reason why the agent did not answer, which is added to the details; "" if it
-    answered.
+    otherwise. If the agent did not answer, `error` is the reason, which is added to the details; otherwise
+    `error` is "".
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

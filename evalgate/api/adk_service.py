@@ -101,7 +101,7 @@ def _create_session_id() -> str:
 
 
 class LocalEvalService:
-    """Run conversations (`perform_inference`) and score them (`evaluate`), as two separate steps.
+    """Service that runs conversations (`perform_inference`) and scores them (`evaluate`), in separate steps.
 
     >>> import asyncio
     >>> from evalgate.api.adk_managers import InMemoryEvalSetsManager

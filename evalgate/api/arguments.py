@@ -36,7 +36,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
-    """Check the types and texts of arguments. Raise an error that names every wrong argument.
+    """Check the types of arguments, and that texts and paths are not empty and can be encoded.
 
     Args:
         given: The values of the arguments by name. Each name is a key of `_TYPES`. The value None means
@@ -119,9 +119,10 @@ def _find_problems(name: str, value: object) -> Iterator[str]:
 
 
 def _format_wrong(name: str, words: str, described: str) -> str:
-    """Return the message "`name` must be `words`, not `described`".
+    """Return an error message about the wrong argument `name`: it must be `words`, not `described`.
 
-    `words` may end with a hint after a `;`. The hint is moved to the end of the message.
+    `words` describes the allowed values, and `described` the given value. If `words` has a hint after a `;`,
+    the hint becomes the end of the message.
     """
     expected, semicolon, hint = words.partition(";")
     return f"`{name}` must be {expected}, not {described}{semicolon}{hint}"
@@ -140,7 +141,7 @@ def _is_encodable(name: str, text: str) -> bool:
     """Return True if `text`, the value of the argument `name`, has no NUL and can be encoded.
 
     A path must be encodable as a file name, any other text as UTF-8. A file name may have bytes that are not
-    UTF-8, as those of a folder `café` in Latin-1.
+    valid UTF-8, such as `café` in Latin-1. In a path, Python represents these bytes by surrogates.
     """
     try:
         os.fsencode(text) if Path in _TYPES[name][0] else text.encode()

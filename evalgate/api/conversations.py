@@ -23,8 +23,9 @@ async def hold_conversations(
     """Run every case once in the current event loop. Return a record of the conversations, without scores.
 
     The criteria of `thresholds` are ignored. If `thresholds` is None, the defaults apply, and no thresholds
-    file is read. `concurrency` is the number of conversations at once; None means the default. Secrets stay
-    in the record, because evaluators must score the exact texts of the agent.
+    file is read. `concurrency` is the greatest number of conversations at once; None means the default.
+    `progress` is notified of each finished run. Secrets stay in the record, because evaluators must score the
+    exact texts of the agent.
 
     Raises:
         InvalidInputError: an eval set, the agent or the concurrency is invalid.
@@ -42,9 +43,9 @@ async def hold_conversations(
 
 
 class _QueueProgress(SilentProgress):
-    """Progress listener that puts (case id, run) into the queue `runs` when a run has ended.
+    """Progress listener that puts (case id, run) into its queue `runs` as soon as a run has ended.
 
-    `iter_conversations` adds None after the last run.
+    `iter_conversations` puts None into the queue when all runs have ended.
     """
 
     def __init__(self) -> None:
@@ -61,8 +62,9 @@ async def iter_conversations(
 ) -> AsyncIterator[tuple[str, RunResult]]:
     """Run every case once. Yield (case id, run) as soon as a run is over.
 
-    The criteria of `thresholds` are ignored; None means the defaults. `concurrency` is the number of
-    conversations at once; None means the default. If the caller closes the iterator, the rest is cancelled.
+    The criteria of `thresholds` are ignored; if `thresholds` is None, the defaults apply. `concurrency` is
+    the greatest number of conversations at once; None means the default. If the caller closes the iterator,
+    conversations that are not finished are cancelled.
 
     Raises:
         InvalidInputError: the eval set, the agent or the concurrency is invalid.

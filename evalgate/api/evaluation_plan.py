@@ -30,7 +30,10 @@ from evalgate.runner.suites import GivenObjects
 
 @frozen
 class EvaluationOptions:
-    """Arguments of an evaluation. None means the value in the thresholds file, or the default."""
+    """Arguments of an evaluation, as for `evalgate.evaluate`.
+
+    If an argument is None, the value in the thresholds file applies, or else the default.
+    """
 
     criteria: Mapping[str, object] | None = None
     thresholds: str | Path | Mapping[str, object] | None = None
@@ -145,11 +148,11 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
 
 
 def list_sources(sources: object) -> list[object]:
-    """Return the eval sets in `sources` as a list. For a single eval set, the list has one element.
+    """Return `sources`, which is a list of eval sets or a single eval set, as a list of eval sets.
 
-    A list or tuple usually holds several eval sets. But if one of its items is a mapping that is no eval set,
-    the whole list is one eval set in an old format of Google ADK. A mapping with the key `eval_set_id` or
-    `eval_cases` (also in camelCase) is an eval set.
+    A mapping is an eval set if it has the key `eval_set_id` or `eval_cases`, also in camelCase. If a list or
+    tuple has any other mapping, it is not a list of eval sets. It is one eval set in an old format of Google
+    ADK, a list of turns or cases, and becomes the only element of the result.
 
     >>> list_sources(["a.json", "b.json"])
     ['a.json', 'b.json']

@@ -78,7 +78,10 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Skip marked tests that take `outcome` if evaluations are off. Such tests need a run of the agent."""
+    """Skip each test that has the marker and the argument `outcome`, but only if evaluations are off.
+
+    Such a test needs a run of the agent.
+    """
     if is_enabled(metafunc.config) or "outcome" not in metafunc.fixturenames:
         return
     if metafunc.definition.get_closest_marker("evalgate") is not None:

@@ -128,15 +128,15 @@ class Record(types.Record):
     def to_html(self) -> str:
         """Return the record as one self-contained HTML page.
 
-        The page has at most 5 MB. It leaves out cases of a record that does not fit.
+        The page has at most 5 MB. If the record is too large for it, the page leaves out some of the cases.
         """
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
-        """Write `results.json`, `junit.xml`, the comment and other reports to a folder. Return their paths.
+        """Write the record to a folder as `results.json` and as several reports. Return the files' paths.
 
-        The other reports are the code-quality report, the HTML page, the reports of installed plugins, and
-        the reports named in `reports`.
+        The reports are `junit.xml`, the pull-request comment, the code-quality report, the HTML page, the
+        reports of installed plugins, and the reports named in `reports`.
 
         Args:
             folder: Folder for the files. It is created if needed. A report of several files gets a subfolder.
@@ -161,8 +161,9 @@ class Record(types.Record):
     def to_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each run of a case.
 
-        The columns are the ids of eval set and case, the number of the run, status, outcome, duration, tokens
-        and cost, and the score of each metric under the metric's name.
+        The columns are the ids of eval set and case, the number of the run, the status of the case, the
+        outcome of the run, its duration (seconds), tokens and cost (US dollars), and the score of each metric
+        under the metric's name.
 
         Raises:
             ImportError: pandas is not installed.
@@ -274,9 +275,10 @@ class Outcome(CaseResult):
 def write_record(
     record: Record, folder: Path, reports: Sequence[str] = (), *, option: str
 ) -> tuple[Path, ...]:
-    """Write the standard reports of a record and the reports named in `reports`. Return the files' paths.
+    """Write `results.json` and the reports of a record to a folder. Return the files' paths.
 
-    `option` is the name of the option or argument that sets the folder; error messages show this name.
+    `reports` names the optional reports, such as "adk", to write as well. `option` is the name of the option
+    or argument that sets the folder; error messages show this name.
 
     Raises:
         InvalidInputError: the folder cannot be written, or a plugin fails.

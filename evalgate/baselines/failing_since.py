@@ -118,10 +118,11 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
 
 
 def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return the baseline in which broken cases have `failing_since` and no runs before their break.
+    """Return a copy of the baseline in which broken cases have lost the runs before their break.
 
-    All other cases keep their runs, and their `failing_since` becomes None. A case that is not in
-    `case_thresholds` does not count as broken. A metric counts only if it is in the thresholds of its case.
+    `failing_since` of a broken case is set to the break. All other cases keep their runs, and their
+    `failing_since` becomes None. A case that is not in `case_thresholds` does not count as broken. A metric
+    counts only if it is in the thresholds of its case.
     """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
@@ -139,8 +140,8 @@ def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds)
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each break on the default branch, with the ids of at most five broken cases.
 
-    A case counts if it failed or errored in this run, and if neither the case nor the failed metrics differ
-    from the baseline.
+    A case counts if it failed or errored in this run, and if the definitions of the case and of its failed
+    metrics are the same as in the baseline.
     """
     before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
@@ -194,9 +195,9 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first.
+    """Return the indexes of the gate runs that came after the last one in which a run of the case passed.
 
-    If no run passed, return all indexes in `by_source`.
+    The oldest is first. If no run passed, return all indexes in `by_source`.
     """
     found: list[int] = []
     for at in reversed(list(by_source)):
@@ -209,5 +210,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the indexes of gate runs in `by_source`, from the first gate run of the break `known` on."""
+    """Yield the indexes in `by_source` of the gate runs that are not older than the break `known`."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

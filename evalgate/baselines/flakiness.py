@@ -43,7 +43,7 @@ class Flakiness:
     at most 0.5 for many runs. The order of the runs does not matter.
     """
     latest_passes: int
-    """Number of passed runs since the last failed run. Many show that a quarantined case has recovered."""
+    """Number of passed runs since the last failed run. A high number shows that the case has recovered."""
 
 
 def measure_baseline_flakiness(
@@ -51,11 +51,12 @@ def measure_baseline_flakiness(
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs that count, by (eval set id, case id).
 
-    A run without an answer failed. An answered run passed if every score that counts meets its threshold. It
-    is left out if none of its scores counts.
+    A run without an answer failed. An answered run passed if every score that counts meets its threshold. A
+    run without any score that counts is left out.
 
-    A metric without an entry in `thresholds` must reach `pass_score`, a share of its range from 0 to 1. It
-    does not count if lower scores are better. A metric with the threshold None does not count either.
+    The score of a metric with an entry in `thresholds` counts, unless the entry is None. A metric without an
+    entry must reach `pass_score`, a share of the metric's range from 0 to 1. Its score does not count if
+    lower scores are better.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])
@@ -80,12 +81,12 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
 def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: float | None) -> float | None:
     """Return 1.0 for a passed run, 0.0 for a failed run, None for a run that does not count.
 
-    A run without an answer failed. An answered run passed if every score that counts meets its threshold. It
-    does not count if none of its scores counts.
+    A run without an answer failed. An answered run passed if every score that counts meets its threshold. A
+    run without any score that counts does not count.
 
-    A metric without an entry in `thresholds` must reach `pass_score`, a share of its range from 0 to 1. It
-    does not count if `pass_score` is None, or if lower scores are better. A metric with the threshold None
-    does not count either.
+    The score of a metric with an entry in `thresholds` counts, unless the entry is None. A metric without an
+    entry must reach `pass_score`, a share of the metric's range from 0 to 1. Its score does not count if
+    `pass_score` is None, or if lower scores are better.
     """
     if run.outcome != "answered":
         return 0.0

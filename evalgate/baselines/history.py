@@ -55,7 +55,7 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
 
 
 def hash_record(record: Record) -> str:
-    """Return a hash of time, duration and cases that identifies a gate run: 16 hexadecimal digits."""
+    """Return 16 hexadecimal digits that identify a gate run: a hash of its time, duration and cases."""
     cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
     # Without divergences, which older releases did not store: the same record must have the same hash.
     for case in cases:
@@ -125,7 +125,7 @@ def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
 
 
 def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
-    """Build a new baseline from a record that a person accepted for `reason`, without any earlier runs."""
+    """Build a baseline from `record` alone, which a person accepted for `reason`; earlier runs are lost."""
     return build_baseline(record, replace(source, accepted=reason))
 
 
@@ -231,8 +231,8 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
     """Return the tracked files of all eval sets of the two baselines, one entry for each eval set.
 
-    An eval set in both baselines gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval
-    set but tracked no files for it, the eval set has no entry, even if `before` has files for it.
+    An eval set in both baselines gets the paths of both, and the digests of `fresh`. If `fresh` has cases of
+    an eval set but no files for it, the eval set gets no entry, even if `before` has files for it.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
@@ -261,7 +261,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the stored form of a case. `criteria` are those that `Record.index_criteria` returns."""
+    """Build the stored form of a case; `criteria` (`Record.index_criteria`) serve to analyze failed runs."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,

@@ -116,7 +116,7 @@ class PastBaseline:
         return load_baseline_or_results(data, f"{self.source}@{self.when}")
 
     def _fetch_file(self) -> bytes:
-        """Return the file at a tag or commit that only the remote has, as bytes; b"" if there is no file."""
+        """Fetch the tag or commit `when` from the remote. Return the file's content; b"" without the file."""
         path = run_git(self.context.folder, "rev-parse", "--show-prefix") + self.source
         with open_private_repository(self.context.folder, "origin", self.context.environ) as repository:
             commit, _ = self._find_commit(repository)

@@ -134,7 +134,7 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
 
 
 def _compute_share(lengths: list[int], available: int) -> int:
-    """Return the number of characters to which long sections are shortened, so that all sections fit."""
+    """Return the largest length to which long sections can be shortened so that all fit in `available`."""
     left, share = available, 0
     for index, length in enumerate(sorted(lengths)):
         # Longer sections share equally what the shorter ones leave.

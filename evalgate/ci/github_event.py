@@ -78,10 +78,10 @@ def _read_payload(environ: Mapping[str, str]) -> Mapping[str, object] | None:
 
 
 def find_tested_run(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return id and attempt of the workflow run that ran the gate; 0 for a number that is unknown.
+    """Return id and attempt of the workflow run in which the gate ran; 0 for a number that is unknown.
 
-    Usually, this is the current run. If the event is `workflow_run`, it is the run of the other workflow that
-    has ended, because that run has the report files.
+    Usually, this is the current run. But if the event is `workflow_run`, it is the run that started this one:
+    the gate ran there, and left the report files that are posted now.
     """
     if environ.get("GITHUB_EVENT_NAME") != "workflow_run":
         return read_number(environ, "GITHUB_RUN_ID"), read_number(environ, "GITHUB_RUN_ATTEMPT")

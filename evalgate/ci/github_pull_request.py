@@ -139,9 +139,9 @@ def post_comment(
     author: str = ACTIONS_BOT,
     timeouts: PostTimeouts | None = None,
 ) -> PostResult:
-    """Post or update the gate's single comment under a pull request, or under several.
+    """Post or update the gate's single comment under a pull request, or under each of several.
 
-    For several, return the first `failed` or `skipped` result, or else the first result, with all URLs.
+    Of several results, return the first that is `failed` or `skipped`, or else the first, with all URLs.
 
     Args:
         account: The token and the repository.
@@ -196,8 +196,8 @@ def _find_pulls(
 ) -> tuple[list[int], PostResult | None]:
     """Return (numbers of the pull requests to post to, None).
 
-    If there is no pull request, return ([], a result with the reason). If GitHub cannot be asked, the second
-    item is the failure. Only a commit needs this request: the number in a `PullRequest` is not checked.
+    If there is no pull request, or if the request to GitHub fails, the second item is a result with the
+    reason. The number in a `PullRequest` is returned without a request.
     """
     if isinstance(subject, NoPullRequest):
         return [], PostResult("skipped", subject.reason)

@@ -98,7 +98,7 @@ class MergeRequest:
     server: str
     """The URL of GitLab, such as `https://gitlab.example.com`; with a path if GitLab is served from one."""
     project: int
-    """The id of the project of the merge request. From a fork, this is not the project of the pipeline."""
+    """Id of the project that the merge request is opened in. The pipeline of a fork is in another project."""
     iid: int
     page: str = ""
     """The URL of the merge request; "" if unknown."""
@@ -263,7 +263,7 @@ class MergeRequestThread:
 
 
 def _trust_certificates(session: "Session", file: str) -> None:
-    """Let a session trust the certificates in a PEM file as well. Do nothing if the file cannot be read."""
+    """Add the certificates in a PEM file to those that a session trusts; do nothing if it is unreadable."""
     from requests.adapters import HTTPAdapter
 
     try:

@@ -93,14 +93,14 @@ class PostResult:
     """The result of a post: its kind, the reason of a failure, and the URL."""
 
     kind: PostStatus
-    """`skipped`: a failure that was to be expected, as with a fork's token. `failed`: any other failure.
+    """`posted`, `updated`, or `unchanged` if the comment had the same contents already.
 
-    `unchanged`: the comment had the same contents already.
+    `skipped`: an expected failure, as with a fork's token. `failed`: any other failure.
     """
     reason: str = ""
     """A clause without a full stop, safe to print and without secrets; "" if the post went as usual."""
     url: str = ""
-    """The URL of the comment or check run, several separated by blanks.
+    """The URL of the comment or check run; for several comments, their URLs separated by blanks.
 
     It is "" if nothing was posted or the URL is unknown.
     """
@@ -109,7 +109,10 @@ class PostResult:
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Build a message for the log about a post. `post_name` names the post, such as `check run`."""
+    """Build a message for the log about a post. `post_name` names the post, such as `check run`.
+
+    If the post was not made, the message adds that this does not change `verdict` or the exit code.
+    """
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -129,17 +132,17 @@ class PostTimeouts:
     request_s: int = 15
     """The limit of one request until its answer begins; at least 1."""
     settle_s: float = 4.0
-    """A job checks its section in a shared comment until the comment has needed no change for this time.
+    """Time for which a shared comment must need no change before a job stops checking its section in it.
 
-    Another job that read the comment earlier can still overwrite the section. So the time must be longer than
-    a job takes from reading the comment to writing it. A job that was slower itself waits longer: twice the
-    longest time that it took.
+    Until then, another job that read the comment earlier may overwrite the section. So the time must be
+    longer than a job takes from reading the comment to writing it. A slow job waits longer: twice the
+    longest time that it took for this.
     """
     pause_s: float = 0.5
     """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
     longest_pause_s: float = 10.0
     between_writes_s: float = 0.25
-    """The pause between two writes, which GitHub asks for."""
+    """Pause between two writing requests, because GitHub asks clients to pause."""
 
 
 class PostError(Exception):

@@ -84,10 +84,9 @@ class CommentThread(Protocol):
 class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
-    The comment has a section for each key, and a job writes only the section of its own key. `unchanged` is
-    set if the comment needed no change, `final` if the job must not replace that section. If both are None,
-    the job has written the comment or tried to. The job then reads the comment again, because another job may
-    have written at the same time.
+    `unchanged` is set if the comment needed no change. `final` is set if the comment has a section with this
+    job's key that this job must not replace. If both are None, the job has written the comment or tried to.
+    It then reads the comment again, because another job may have written at the same time.
     """
 
     unchanged: Comment | None = None
@@ -170,7 +169,7 @@ class StickyComment:
         Call this once. The result is `skipped` if a newer run, or a newer attempt of this job, has reported
         already. The result is `failed` in three cases:
 
-        - The time is over.
+        - `timeouts.total_s` is over.
         - Another job of this run has written a newer section under the same key.
         - Another job of this run has replaced this job's section by its own.
 
@@ -247,8 +246,8 @@ class StickyComment:
         section of another job that was there before this job wrote. In the last case, a note about the
         replacement is added to `section`. `ours` are the gate's comments, the oldest first.
 
-        Another job may have replaced this job's section by an equally new one, which must stay. Then the
-        comment that this job created, if any, is deleted, except if it is the oldest of `ours`.
+        A section that another job of this run wrote in place of this job's section must stay. If this job
+        has created a second comment in the meantime, that comment is then deleted.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:

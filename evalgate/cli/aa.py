@@ -69,14 +69,14 @@ class AaResult:
     repeats: int
     cases: int
     runs: tuple[int, int]
-    """(fewest, most) stored runs of a case that have a score, or in which the agent crashed or timed out."""
+    """(fewest, most) stored runs per case. A run counts if it has a score, a crash or a timeout."""
     alarms: Mapping[str, int]
     """Number of trials with a closed gate or no verdict, by the kind of reason, such as `crashes`."""
     inconclusive: int
     runs_per_case: float
     """Mean number of new runs per case in one trial."""
     smallest_drop: float | None
-    """Smallest drop that the gate catches in 80 % of trials, if the means of all metrics fall by it.
+    """Smallest drop that the gate catches in 80 % of trials. The means of all metrics fall by this drop.
 
     The drop is a share of each metric's range, in steps of 0.01. None if no drop is caught so often, or if
     the drop cannot be measured: `unmeasured` has the reason.
@@ -84,7 +84,7 @@ class AaResult:
     left_out: int = 0
     """Number of cases with too few stored runs to draw from."""
     setting: str = ""
-    """Setting that limits the runs of a case, `runs` or `max_runs`; "" if more runs would change nothing."""
+    """Setting to raise for more runs per case: `runs` or `max_runs`; "" if more runs would change nothing."""
     planned: str = ""
     """Number of new runs per case in a trial, in words, such as `up to 5 runs`."""
     unmeasured: str = ""
@@ -175,9 +175,9 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 
 
 def _count_runs(pair: _Pair) -> int:
-    """Count the stored runs of a case that have a score, or in which the agent crashed or timed out.
+    """Return the number of runs in the `CaseResult`, or of scored baseline runs: the smaller of the two.
 
-    Return at most the number of runs in the `CaseResult`, which has no follow-up runs of failed cases.
+    A baseline run in which the agent crashed or timed out counts as scored.
     """
     case, before = pair
     scored = sum(
@@ -256,7 +256,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the kind of a verdict's first reason, such as `crashes`; the reason itself if none matches."""
+    """Return the kind of a verdict's first reason, such as `crashes`; the reason itself if it has no kind."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
@@ -289,7 +289,7 @@ def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -
 def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
     """Return the runs of each case by `eval_set_id/eval_id`, with scores as shares (0..1) of their ranges.
 
-    Budgets and metrics with a score outside of their range are left out.
+    Left out are budgets (limits of tokens, cost, time or calls), and metrics with a score outside its range.
     """
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     outside = {

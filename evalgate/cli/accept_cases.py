@@ -130,7 +130,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Build the changes of eval sets and notes files that accept the chosen cases.
+    """Build the changes to eval sets and their notes files (`.cases.yaml`) that accept the chosen cases.
 
     Raises:
         InvalidInputError: a case cannot be accepted; the error has a sentence for each such case.
@@ -166,7 +166,10 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return overrides for the eval sets `paths`, with the recorded run's options that affect cases."""
+    """Return the options with which the eval sets `paths` are read as in the recorded run.
+
+    `--format`, `--initial-session` and `--live-tools` are taken from the record.
+    """
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -181,7 +184,7 @@ class _AcceptedCase:
     case: EvalCase
     """The case with the agent's behaviour as its expectation."""
     alternative: JsonObject | None
-    """With `--alternative`, the entry for the notes file, which allows this behaviour, too. Else None."""
+    """With `--alternative`: an entry for the notes file that also allows this behaviour. Otherwise None."""
 
 
 def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) -> _AcceptedCase:
@@ -201,9 +204,10 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
 def _check_case(
     result: CaseResult, fingerprint: str, is_protected: bool, record: Record, options: AcceptOptions
 ) -> None:
-    """Raise InvalidInputError if the case changed since the run, or is protected without `--protected`.
+    """Raise InvalidInputError if the case changed since the run, or is protected.
 
-    `fingerprint` and `is_protected` are those of the case as it is in the file now.
+    With `--protected`, a protected case is allowed. `fingerprint` (a hash of the case) and `is_protected`
+    describe the case as it is in the file now.
     """
     if fingerprint != result.fingerprint:
         given = dict(iter_option_pairs(record.options))
@@ -224,7 +228,7 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the changes of an eval set's file and its notes file; with `--alternative`, only of the notes.
+    """Return the changes to an eval set and its notes file; with `--alternative`, only to the notes file.
 
     Raises:
         InvalidInputError: the notes have the alternative already, or a file cannot be changed.
@@ -293,7 +297,7 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn has no expected response. Accepting the case then adds no response.
+    """Return True if a turn has no expected response, so that accepting the case adds none.
 
     Return False if `only`, the value of `--only`, is given: the user has then chosen what to accept.
     """

@@ -47,7 +47,10 @@ def find_project_files(folder: Path) -> FoundFiles:
 
 
 def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one glob pattern, such as `evals/*.evalset.json`, for each folder and file ending."""
+    """Return glob patterns that select the given eval sets, such as `evals/*.evalset.json`.
+
+    There is one pattern for each folder and file ending.
+    """
     found = {
         str(Path(each).parent / f"*{ending}")
         for each in eval_sets

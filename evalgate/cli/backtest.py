@@ -29,7 +29,7 @@ class BacktestResult:
     then: Verdict
     now: Verdict
     unscored_metrics: tuple[str, ...]
-    """Metrics of the thresholds file without a score in the result."""
+    """Metrics that the thresholds file names, and for which the result has no score."""
     missing_baseline: str = ""
     """Name of the baseline if it does not exist; else ""."""
 
@@ -42,12 +42,15 @@ class BacktestResult:
 def run_backtest(
     results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Decide the verdict of every stored result again with the current thresholds file, the oldest first.
+    """Decide the verdict of each stored result again, with the current thresholds file.
 
-    Each result is compared with those runs of the baseline that are older than the result. Control runs (runs
-    of the base commit's agent) and the older baseline `gate.anchor` are ignored. An interrupted run keeps its
-    verdict. A result may have no verdict for a reason that its cases do not show, for example if the agent
-    could not be reached. Such a result gets no verdict here either.
+    The results are returned in the order of their runs, the oldest first. Each is compared with the baseline
+    runs that are older than the result. If `baseline` is None, it is `gate.baseline`, or the default baseline
+    if `gate.baseline` is not set.
+
+    An interrupted run keeps its verdict. A result without a verdict still has none if its cases do not show
+    the reason, for example if the agent could not be reached. Control runs (runs of the base commit's agent)
+    and the older baseline `gate.anchor` are ignored.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.

@@ -158,7 +158,10 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Return the reason not to save a record of a variant, a shard or only some cases; "" for any other."""
+    """Return the reason not to save the record of a partial run; "" for a complete run.
+
+    A shard, a run of only some cases, and the run of a variant by `evalgate matrix` are partial.
+    """
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

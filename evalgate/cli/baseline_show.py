@@ -40,7 +40,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest increase of a budget, such as the cost of a run, that the gate can detect."""
+    """Average of a budget, such as the cost of a run, and the smallest increase that the gate can detect."""
 
     cases: int
     average: float
@@ -61,7 +61,7 @@ class BaselineSummary:
     """Number of stored runs by case (`eval_set_id/eval_id`)."""
     days_old: int | None
     metrics: Mapping[str, DetectableDrop]
-    """Average and detectable drop by metric, on the scale of the metric."""
+    """Average of each metric and the smallest drop that the gate can detect, on the metric's scale."""
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
@@ -70,7 +70,10 @@ class BaselineSummary:
     """Number of runs of each case that `metrics` assumes, in words, such as `3 runs`."""
     remarks: tuple[str, ...]
     budgets: Mapping[str, DetectableIncrease]
-    """Average and detectable increase by budget, computed from the runs that passed all other metrics."""
+    """Average of each budget and the smallest increase that the gate can detect.
+
+    Both are computed from the runs that passed all other metrics.
+    """
     reported: tuple[str, ...] = ()
     """Metrics and budgets that are only reported (`gates: false`): no change of them closes the gate."""
     unlimited: tuple[str, ...] = ()
@@ -84,9 +87,10 @@ class BaselineSummary:
 def summarize_baseline(
     destination: BaselineTarget, thresholds_file: str | None = None, now: datetime | None = None
 ) -> BaselineSummary:
-    """Summarize a stored baseline; `thresholds_file` is the file that the user named.
+    """Summarize a stored baseline, with the smallest changes that the gate can detect.
 
-    The baseline's age is computed for the time `now`. None means the current time.
+    `thresholds_file` is the file that the user named; None if the user named none. The baseline's age is
+    computed for the time `now`; None means the current time.
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read.
@@ -136,7 +140,7 @@ def _estimate_drops(
 ) -> dict[str, DetectableDrop]:
     """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    Metrics in `reported` are left out, and cases that cannot close the gate according to `current`.
+    Left out are the metrics in `reported`, and the cases that cannot close the gate according to `current`.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
@@ -219,10 +223,10 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
 
 
 def get_excessive_drop(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
-    """Return the smallest drop of a metric's mean that is not allowed, as a share of the metric's range.
+    """Return the limit for drops of a metric's mean, as a share of the metric's range.
 
-    Return 1 if every drop is allowed, even one over the whole range. `own` is the metric's range. `criterion`
-    is None for a metric without a criterion.
+    Smaller drops are allowed; a drop of this size or more is not. If the limit is 1, every drop is allowed.
+    `own` is the metric's range. `criterion` is None for a metric without a criterion.
     """
     allowed = find_excessive_drop(criterion, own, gate.max_regression)
     return 1.0 if allowed is None else allowed
@@ -326,7 +330,8 @@ def export_baseline(baseline: Baseline, format_name: str) -> str:
     """Return all raw scores as text, one row for each metric of each run, in the order of the cases.
 
     `format_name` is `csv` or `json`. A score is empty (null) if the metric returned none; `outcome` shows
-    whether the agent answered. JSON may hold commands of a CI runner: print it with `print_json`.
+    whether the agent answered. The JSON may contain text that a CI runner would take for a command, so it
+    has to be printed with `print_json`.
 
     Raises:
         InvalidInputError: with `csv`, a name contains a command of a CI runner, which CSV cannot escape.

@@ -60,7 +60,7 @@ def run_cancellable(
 
 @frozen
 class CaseSaveOptions:
-    """Options of the command that decide how a conversation is saved."""
+    """Command-line options that decide how a conversation is saved."""
 
     out: str | None
     to: str | None
@@ -81,11 +81,11 @@ class ChatTerminal:
     printer: ChatPrinter
     options: CaseSaveOptions
     interrupts: InterruptHandler
-    """Handler of the signals that end the command, except Ctrl-C."""
+    """Handler that records a signal, other than Ctrl-C, that asks the command to end."""
     read_line: Callable[[str], str] = input
-    """Function that reads a line after a prompt; raises EOFError at the end."""
+    """Function that shows a prompt and returns the typed line. It raises EOFError for Ctrl-D."""
     _unsent: str = ""
-    """The last message if it has no reply, else ""."""
+    """The last message, if the agent has not replied to it; else "". `/retry` sends it again."""
     _saved_turns: int = 0
     _has_failed_to_save: bool = False
 
@@ -176,7 +176,10 @@ class ChatTerminal:
         self._run_turn(text)
 
     def _run_turn(self, text: str) -> bool:
-        """Send a message and print the reply; return False if there is no reply."""
+        """Send a message and print the reply. Return True if there is a reply.
+
+        Return False if the turn fails, or if the person stops it with Ctrl-C.
+        """
         shown: list[Event] = []
 
         def show_event(event: Event) -> None:

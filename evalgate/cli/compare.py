@@ -41,7 +41,9 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
 
 
 def write_comparison_page(record: Record, before: str, page: str, *, folder: Path) -> None:
-    """Write a comparison as an HTML page to the file `page`, with each case's earlier replies from `before`.
+    """Write a comparison as an HTML page to the file `page`.
+
+    `before` names the older result or baseline. The page shows how the replies differ from its replies.
 
     Raises:
         InvalidInputError: `before` cannot be read, or the page cannot be written.
@@ -60,7 +62,10 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 
 
 def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (case key, replies) for each case of the baseline or result `name`."""
+    """Yield (case key, replies turn by turn) for each case of the baseline or result `name`.
+
+    In a result with several runs of a case, take the replies of the run that a report shows.
+    """
     record = load_stored_result(workspace, name)
     if record is None:
         yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, name).cases)

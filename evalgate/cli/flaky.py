@@ -42,7 +42,7 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True if the case failed at least twice, and its failures alternate with passes."""
+    """True if the case failed at least twice, and passed in between or in the same gate run."""
     failing_since: FailingSince | None = None
     """For a case that passed until a commit and fails since: the gate run of its first failure. Else None."""
 
@@ -105,8 +105,8 @@ def rank_flaky_cases(
 def _has_alternating_outcomes(case: BaselineCase, thresholds: MetricThresholds, pass_score: float) -> bool:
     """Return True if a case failed at least twice, and its failures alternate with passes.
 
-    They alternate in two cases: the case passed between two failures, or it passed and failed in the same
-    gate run, although the agent was the same.
+    Failures and passes alternate if the case passed between two failures, or if it passed and failed in the
+    same gate run, in which the agent was the same.
     """
     outcomes = [
         (run.source, bool(passed))

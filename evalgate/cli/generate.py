@@ -54,8 +54,8 @@ class GenerateOptions:
     """File to write; it must not exist."""
     stories: str | None = None
     recorded: str | None = None
-    """File with a record, traces, conversations, an eval set or a dataset of another tool; None: a model
-    plays `stories`."""
+    """File to make cases from: a record, traces, conversations, an eval set or another tool's dataset. None
+    if a model plays `stories` instead."""
     thresholds: str | None = None
 
 

@@ -227,10 +227,10 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return the keys by which an imported source is recognised: `source`, and the trace id in it.
+    """Return the keys by which an import recognises a trace that was imported before.
 
-    The trace id recognises a trace that was imported from a file with another name. An id that is too short
-    to be unique is left out.
+    The keys are `source` and, if `source` contains a file name and a trace id, the trace id alone. By its id,
+    the trace is recognised in a file with another name. An id that is too short to be unique is no key.
     """
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
@@ -279,8 +279,8 @@ class _Target:
     noted: frozenset[str]
     """Ids of the cases in the notes. After an interrupted import, the eval set may lack some of them."""
     seen: frozenset[str]
-    """Keys of cases not to add again: ids and sources of present cases, sources and trace ids of cases that a
-    review dropped."""
+    """Keys of conversations that must not be added again: the ids and sources of cases in the eval set, and
+    the sources and trace ids of cases that a review dropped."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

@@ -258,7 +258,7 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add the files that a run creates to `.gitignore`, if it does not list them already.
+    """Extend `.gitignore` by the files that a run creates, if it does not list them already.
 
     A file that lists `.evalgate` is not changed.
     """

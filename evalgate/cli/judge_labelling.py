@@ -177,8 +177,8 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 def build_judge_check(folder: Path, thresholds_file: str | None) -> JudgeCheck:
     """Compare judges with people's labels.
 
-    For each metric, only the judges are compared that gave the answers in the metric's last sample, which
-    `evalgate judge sample` drew.
+    `evalgate judge sample` draws samples of judged answers. For each metric, only the judges with answers in
+    the last sample are compared.
 
     Raises:
         InvalidInputError: no sample was drawn, or a file cannot be used.

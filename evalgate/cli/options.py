@@ -137,7 +137,7 @@ class TagParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return the tags that begin with the typed text, of the cases in the last results."""
+        """Return those tags of the cases in the last results that begin with the typed text."""
         from evalgate.cli.shell_completion import complete_tag
 
         del ctx, param
@@ -331,7 +331,7 @@ _PLAN_OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add to a command the options of agent, judge and thresholds, and options of a gate such as `--runs`."""
+    """Add to a command all options of `add_measure_options`, and options of a gate, such as `--runs`."""
     return add_options(command, _PLAN_OPTIONS)
 
 

@@ -53,7 +53,7 @@ class DesignPower:
     runs: str
     """The setting, such as `3` or `auto`."""
     smallest_drop: float | None
-    """Smallest drop that is caught, in points of the metric; None if no drop is caught."""
+    """Smallest drop that is caught, on the metric's scale; None if no drop is caught."""
     cases: int | None
     """Smallest number of cases, similar to the present ones, with which the gate catches the wanted drop.
 
@@ -69,13 +69,17 @@ class MetricPower:
     average: float
     cases: int
     drop: float
-    """Drop that the gate should be able to detect (`--drop`), in points of the metric."""
+    """Drop that the gate should be able to detect (`--drop`), on the metric's scale."""
     max_regression: float
-    """Smallest drop of the mean that is not allowed, in points of the metric."""
+    """Limit for drops of the mean, on the metric's scale: a drop of this size or more is not allowed.
+
+    If `allows_every_drop` is True, it is the width of the metric's range, and there is no limit.
+    """
     cases_max_regression: float
     """The `max_regression` that is assumed to compute `DesignPower.cases`.
 
-    It is half of the wanted drop if the real `max_regression` allows the wanted drop, else the real one.
+    Usually this is `max_regression`. But if `max_regression` allows the wanted drop, no number of cases would
+    show that drop, and half of the wanted drop is assumed instead.
     """
     largest_drop: float
     """Largest possible drop: the distance of the average from the metric's lowest score."""
@@ -161,7 +165,7 @@ class _PlanBasis:
     """Cases that a plan is computed for, with the measured or assumed noise of their scores."""
 
     noise: Mapping[str, Sequence[CaseNoise]]
-    """Noise of each case that can close the gate, by metric."""
+    """Mean and variance of the scores of each case that can close the gate, by metric."""
     size: int
     """The value of `--cases`; without it, the number of cases that can close the gate."""
     run_size: int
@@ -377,7 +381,10 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield a sentence that explains why the gate cannot reliably catch the drop `--drop`; none if it can."""
+    """Yield a sentence that explains why the gate cannot reliably catch the drop `--drop`.
+
+    Yield nothing if the gate can catch it.
+    """
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
     if metric.drop > metric.largest_drop:
@@ -393,7 +400,10 @@ def _describe_limits(metric: MetricPower) -> Iterator[str]:
 
 
 def _find_sufficient_runs(metrics: Sequence[MetricPower], size: int) -> str | None:
-    """Return the first setting of `runs` with which `size` cases are enough for every metric, or None."""
+    """Return the first setting of `runs` with which `size` cases show the wanted drop of every metric.
+
+    Return None if there is no such setting among those in the plan.
+    """
     for label in [design.runs for design in metrics[0].designs]:
         needed = _find_needed_cases(metrics, label)
         if needed is not None and needed <= size:

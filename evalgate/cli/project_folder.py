@@ -189,12 +189,14 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFolder:
-    """Return the project folder of the folder `typed_in`. An unmerged change cannot select another folder.
+    """Return the project folder of `typed_in`, so that an unmerged change cannot select another folder.
 
-    Usually this is the result of `find_project`. But in a job that tests an unmerged change, a thresholds
-    file counts only if the base branch has it, or if git does not track it. So a change cannot choose other
-    rules by removing or adding a thresholds file. If no file counts, or if `--policy` is `head`, the result
-    is again that of `find_project`. `policy` is the value of `--policy`, or None if it is absent.
+    In a job that tests an unmerged change, return the nearest folder with a thresholds file that the base
+    branch has, or that git does not track. So the change cannot choose other rules by removing or adding a
+    thresholds file.
+
+    Return the result of `find_project` if there is no such folder, if the job tests no unmerged change, if
+    `--policy` is `head`, or outside of a repository. `policy` is the value of `--policy`; None if absent.
     """
     from evalgate.system.pull_requests import describe_unmerged_change
 

@@ -67,7 +67,7 @@ class ProjectImport:
     agent_options: JsonObject = field(default_factory=dict)
     """Further keys of the section `agent`, for the first of `agents` only."""
     environment: tuple[str, ...] = ()
-    """Names of variables that the agent gets."""
+    """Names of the environment variables to pass to the agent."""
     lost: tuple[str, ...] = ()
     """Parts that are not carried over, with `file:line` first if known."""
     notes: tuple[str, ...] = ()
@@ -88,7 +88,10 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return `files`, without promptfoo's adapter if `agent` is not the first of `agents`."""
+        """Return `files`. Leave out the adapter for a promptfoo provider if another agent is chosen.
+
+        The adapter belongs to the first of `agents`.
+        """
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != ADAPTER}
 

@@ -159,8 +159,8 @@ def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
 def pop_publish_options(options: dict[str, Any], post_options: "PostOptions | None") -> "PublishOptions":
     """Remove the options for reports and servers from `options`, and return them with `post_options`.
 
-    `post_options` is the result of `pop_post_options`. The caller needs it already to post an error that this
-    function raises.
+    `post_options` is the result of `pop_post_options`. The caller gets it first, so that it can post an error
+    of this function to the pull request.
 
     Raises:
         InvalidInputError: an address or an environment variable is invalid.
@@ -187,8 +187,8 @@ def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> t
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
     """Redact and print an error of the `with` block, and post to the pull request that there is no verdict.
 
-    If `posting` is None, the redacted error is raised, and nothing is printed or posted here. An interruption
-    is raised in the same way, because a newer run usually follows.
+    If `posting` is None, only redact the error and raise it: print and post nothing. Do the same for an
+    interruption, because a newer run of the job usually follows it.
 
     Raises:
         PrintedError: the error was printed, and posted if possible.

@@ -19,9 +19,10 @@ AGAIN = "again"
 
 
 def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
-    """Return the folder for the reports. It is `out/again` for a replay of a recording in `out`.
+    """Return the folder for the reports: `out`, or `out/again` if `agent` replays a recording in `out`.
 
-    A replay must not overwrite the reports of the run that it repeats. A typed `--out` is not changed.
+    A replay must not overwrite the reports of the run that it repeats. If the user typed `--out`, return
+    `out` in any case.
     """
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:

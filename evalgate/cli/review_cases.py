@@ -32,7 +32,8 @@ def review_cases(
 
     `accept` and `drop` are ids of cases. With `accept_all`, all observed cases that are not dropped are
     accepted. If no decision is given, the user is asked about each case in a terminal. Without a terminal,
-    the observed cases are listed. Return 1 if observed cases were only listed, else 0.
+    the observed cases are listed. Return 1 if observed cases were only listed, else 0. `write` is the
+    function that prints a line.
 
     Raises:
         InvalidInputError: the eval set or its notes cannot be read or written, an id belongs to no observed

@@ -215,7 +215,7 @@ def _run_once(
 
 
 def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the run would overwrite a recording that answers its tool calls.
+    """Raise InvalidInputError if the run would overwrite a recording from which it answers tool calls.
 
     `reports` is the folder in which the run writes `results.json`.
     """

@@ -1,4 +1,4 @@
-"""Replace values in recorded conversations, such as NaN, that cannot be stored in an eval set."""
+"""Replace values that an eval set cannot store, such as NaN, in cases made from recorded conversations."""
 
 import json
 import math

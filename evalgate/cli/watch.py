@@ -126,10 +126,10 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return a copy of the snapshot `after` in which the files `paths` have their states of `before`.
+    """Return a copy of the snapshot `after` in which the files `paths` have their states from `before`.
 
-    A file of `paths` that `before` lacks is removed from the copy. With an older `before`, a comparison with
-    the copy reports changes of these files that `after` contains already.
+    A file of `paths` that is not in `before` is removed from the copy. In a later comparison with the copy,
+    the files `paths` count as changed if they differ from `before`.
     """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
@@ -157,7 +157,10 @@ def _iter_states(
 
 
 def _iter_output_files() -> Iterator[int]:
-    """Yield the inodes of the files to which standard output and standard error are redirected."""
+    """Yield the inodes of the files to which standard output and standard error are redirected.
+
+    The watcher leaves these files out, because every run changes them.
+    """
     for descriptor in (1, 2):
         with suppress(OSError):
             yield os.fstat(descriptor).st_ino
@@ -332,7 +335,7 @@ class _WatchLoop:
     def _note_changes(self) -> None:
         """Let eval sets that changed during a run cause another run. Print the names of other changed files.
 
-        A change of such a file causes no run. The agent may have written it, and runs would never end.
+        Other changed files cause no run: the agent may have written them, and the runs would never end.
         """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(self._seen, now)

@@ -36,7 +36,7 @@ class SelectionOptions:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the options as words of the command line; () if none is given."""
+        """Return the options as on the command line, such as ("--tag", "slow"); () if none is given."""
         found = [word for tag in self.tags for word in ("--tag", tag)]
         found += ["-k", self.keyword] if self.keyword is not None else []
         found += ["--failed"] if self.failed is not None else []
@@ -80,7 +80,7 @@ class Overrides:
     executor: str | None = None
     ray_address: str | None = None
     initial_session: str | None = None
-    """File with the initial session of eval sets in Google ADK's oldest format, a list of turns."""
+    """File with the initial session, for eval sets in Google ADK's oldest format (each a list of turns)."""
     app_name: str | None = None
     user_id: str | None = None
     live_tools: bool = False
@@ -90,7 +90,8 @@ class Overrides:
     report_only: bool = False
     """True: the run ends with exit code 0 even if the gate is closed or inconclusive."""
     control: str | None = None
-    """Git revision, such as `main`, for control runs: its agent runs failed cases, too, for comparison."""
+    """Git revision, such as `main`, for control runs: the agent of this revision runs the cases that seem to
+    have become worse, too. This shows if the change is the cause."""
     selection_options: SelectionOptions = EVERY_CASE
 
     @property

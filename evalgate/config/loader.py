@@ -225,7 +225,10 @@ def _iter_valid_trpc_criteria(
 def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
-    """Return the thresholds of a file without its invalid parts, or None if the rest is still invalid."""
+    """Return the thresholds of a file without its invalid parts, or None if the rest is still invalid.
+
+    `error` names the invalid parts. `read` builds the thresholds from a document.
+    """
     # The valid rest serves to check the eval sets, so that one command reports the problems of both.
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
@@ -242,8 +245,8 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
     Usually the whole section with the invalid part is removed. There are two exceptions:
 
     - In a criterion, only the invalid option is removed, and a missing threshold becomes 1.0.
-    - An unknown key, the last part of `location`, is removed alone, if it is not within a list. `is_unknown`
-      is True for a key that the format does not know.
+    - If `is_unknown` is True, the part is a key that the format does not know. Then only this key is
+      removed. But if the key is within a list, the whole section is removed.
     """
     if not isinstance(value, dict) or not location:
         return

@@ -25,7 +25,9 @@ def describe_error(error: BaseException) -> str:
 def index_entry_points(
     points: Iterable["EntryPoint"], family: str, own: Collection[str]
 ) -> Mapping[str, "EntryPoint"]:
-    """Return the entry points of a family of plugins by plugin name, in the order of `points`.
+    """Return the entry points by plugin name, in the order of `points`.
+
+    `family` is the kind of these plugins, such as `metrics`, for messages.
 
     Raises:
         InvalidInputError: two packages provide different plugins of the same name, or a package provides a

@@ -25,10 +25,10 @@ def to_sentence(text: str) -> str:
 def format_score(value: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
     """Return `value` as text with at least `digits` decimals; None is "–".
 
-    More decimals are added until the text differs from those of the numbers in `beside`: beside 0.8, the text
-    of 0.7999999 is "0.7999999", never "0.80". If seven decimals show no difference, the number is cut instead
-    of rounded: 0.7999999999999999 is "0.7999999…". If another number would be cut to the same text, all
-    digits are shown.
+    `beside` are numbers that are printed next to it. Decimals are added until the texts of different numbers
+    differ: beside 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals show no difference, the
+    number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". If a number in `beside` would be cut
+    to the same text, all digits are shown.
     """
     if value is None:
         return "–"
@@ -50,7 +50,7 @@ def _list_others(value: float, beside: Neighbours) -> list[float]:
 def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
     """Return the texts of `values`, then the text of `limit`; different numbers get different texts.
 
-    `limit`, and each score equal to `limit`, keeps all its decimals: 0.333 is never "0.33".
+    `limit` keeps all its decimals: 0.333 is never "0.33". So does a value that equals `limit`.
     """
     numbers = (*values, limit)
     return tuple((format_limit if each == limit else format_score)(each, beside=numbers) for each in numbers)
@@ -82,8 +82,9 @@ def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:
     """Return the limit of a score with all its decimals, at least two.
 
-    The limit is rounded to 12 decimals, which removes rounding errors. But if a different number in `beside`
-    rounds to the same value, `format_score` adds decimals, so that the two texts differ.
+    To remove rounding errors, the limit is rounded to 12 decimals. The exception is a different number in
+    `beside` (the numbers that are printed next to the limit) that would be rounded to the same value: then
+    `format_score` chooses the decimals, so that the two texts differ.
     """
     known, others = round(limit, _RELIABLE_DECIMALS), _list_others(limit, beside)
     if any(round(other, _RELIABLE_DECIMALS) == known for other in others):
@@ -92,9 +93,10 @@ def format_limit(limit: float, *, beside: Neighbours = None) -> str:
 
 
 def _format_rounded(value: float, digits: int) -> str:
-    """Return `value` with `digits` decimals, without a mean's rounding errors. Zero has no minus sign.
+    """Return `value` with `digits` decimals. Zero has no minus sign.
 
-    0.975 and 0.9750000000000001 are both "0.98": they can be means of the same numbers in another order.
+    Rounding errors of a mean are removed first: 0.975 and 0.9750000000000001 are both "0.98", because both
+    can be the mean of the same numbers, added in another order.
     """
     text = f"{round(value, _RELIABLE_DECIMALS):.{digits}f}"
     return text[1:] if text.startswith("-") and float(text) == 0 else text

@@ -65,9 +65,9 @@ def _is_in_image() -> bool:
 
 
 def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return the source folder of each plugin package that was installed from `folder`, by package name.
+    """Return the plugin packages that were installed from `folder`: maps a package's name to its source.
 
-    A source folder is `folder` itself, or a folder below. `folder` must be absolute.
+    The source is `folder` itself, or a folder below. `folder` must be absolute.
     """
     from evalgate.core import plugin_registry
 

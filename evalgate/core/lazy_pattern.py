@@ -5,10 +5,10 @@ from typing import Any, AnyStr, Generic, cast
 
 
 def compile_lazily(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a stand-in for a pattern that is compiled when one of its attributes is first read.
+    """Return an object with the methods of a compiled pattern, which compiles the pattern at the first use.
 
-    A wrong pattern therefore raises `re.error` at its first use. Call the methods of the result. Functions of
-    `re`, such as `re.sub`, do not accept it as an argument.
+    A wrong pattern therefore raises `re.error` only at the first use. Call the methods of the object.
+    Functions of `re`, such as `re.sub`, do not accept it as an argument.
     """
     # Compiling takes 50 to 1,000 µs; a run uses a third of the patterns of the modules that it loads.
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))

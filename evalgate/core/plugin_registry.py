@@ -54,10 +54,11 @@ def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[st
 def translate_plugin_errors(
     family: Family, own: Collection[str], name: str, where: Problem
 ) -> Iterator[None]:
-    """Turn an exception in the block into an InvalidInputError that names the package of the plugin `name`.
+    """Turn an exception of another package's plugin `name` into an InvalidInputError that names the package.
 
-    `where` has the place of the user's setting, and a text that begins the message. `own` lists evalgate's
-    own plugins: if `name` is one of them, exceptions are raised unchanged.
+    The plugin is called in the `with` block. `own` lists evalgate's own plugins: if `name` is one of them,
+    exceptions are raised unchanged. `where` has the place of the user's setting, and a text that begins the
+    message.
 
     Raises:
         EvalgateError: the block raised this error.
@@ -315,10 +316,10 @@ def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | 
 
 
 def _check_path(text: str, kind: str, context: StoreContext) -> None:
-    """Raise InvalidInputError if `text`, a baseline's path, looks like a misspelt store.
+    """Raise InvalidInputError if `text` looks like a store with a misspelt kind, and not like a path.
 
-    `kind` is the part of `text` before the first colon; "" without a colon. Do nothing if a file or folder
-    has this path.
+    `kind` is the part of `text` before the first colon; "" without a colon. If a file or folder with the path
+    `text` exists, do nothing.
     """
     from evalgate.core.did_you_mean import did_you_mean
 

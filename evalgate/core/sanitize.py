@@ -95,7 +95,7 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def _is_visible(text: str) -> bool:
-    """Return True if `text` holds no invisible character except spaces and newlines."""
+    """Return True if `text` has only visible characters, spaces and newlines."""
     # `str.isprintable` is False for most invisible characters. The few others are found by their first bytes.
     # Both steps together take a fraction of the time of a search with a regular expression.
     line = text.replace("\n", "")
@@ -145,10 +145,10 @@ def shorten_text(text: str, limit: int) -> str:
 
 
 def truncate_start(text: str, limit: int) -> str:
-    """Return "…" and the last `limit` characters without their first word; a shorter text stays unchanged.
+    """Return the end of a text that is longer than `limit`: "…" and the last `limit` characters.
 
-    The cut may have split a secret, and redaction would not find the rest of it. So the first word after the
-    cut is left out, but at most 512 characters of it.
+    The first word of these characters is left out, up to 512 characters: the cut may have split a secret, and
+    redaction would not find the rest of it. A text of at most `limit` characters is returned unchanged.
     """
     if len(text) <= limit:
         return text
@@ -159,7 +159,7 @@ def truncate_start(text: str, limit: int) -> str:
 
 
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
-    """Return the first `lines` lines of the visible text, but at most its first `limit` characters.
+    """Return the first `lines` lines of the text without invisible characters, at most `limit` characters.
 
     Newlines at both ends are removed. If text is left out, a last line states the number of its characters.
     """
@@ -176,8 +176,8 @@ _LAST_LINES = 30
 def keep_last_lines(text: str) -> str:
     """Return the last 30 lines of the text, but at most its last 1500 characters.
 
-    Invisible characters are removed, and newlines at both ends. If the beginning is left out, a first line
-    states the number of characters that it had. Use this function for tracebacks, which end with the error.
+    Invisible characters are removed, and newlines at both ends. If the beginning is left out, a line at the
+    top states how many characters are missing. Use this function for tracebacks, which end with the error.
     """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-_LAST_CHARACTERS:].split("\n")[-_LAST_LINES:])
@@ -223,9 +223,10 @@ def _escape_json(character: str) -> str:
 
 
 def to_xml_text(text: str) -> str:
-    """Return text that XML 1.0 allows, without CI commands and without attachments that GitLab would publish.
+    """Return `text` with only characters that XML 1.0 allows, for a JUnit report.
 
-    The writer of the XML still has to escape `<`, `>`, `&` and quotes.
+    The result has no CI commands, and no `[[ATTACHMENT|…]]`, for which GitLab would publish a file. The
+    writer of the XML still has to escape `<`, `>`, `&` and quotes.
     """
     if _PLAIN.fullmatch(text):
         return text

@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
 
 
 class Range(NamedTuple):
-    """The worst and the best score of a metric; in JSON, a list of two numbers.
+    """The worst and the best possible score of a metric; in JSON, a list of two numbers.
 
     `low` is the worst score, so it is above `high` if smaller scores are better, as for a budget.
     """
@@ -49,10 +49,10 @@ class Range(NamedTuple):
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Return the score without a rounding error at the ends of the range.
+        """Return the score without a rounding error that puts it slightly outside of the range.
 
-        A score that is outside the range by at most 1e-9 becomes the nearest end. Any other score is
-        returned unchanged. For a budget, a figure from 0 to 1e-9 becomes 0, its best score.
+        A score that is outside the range by at most 1e-9 becomes the nearest end of the range. Any other
+        score is returned unchanged. For a budget, a figure from 0 to 1e-9 becomes 0, the best score.
         """
         if self.low <= score <= self.high:
             return score  # the usual case, checked first

@@ -91,7 +91,7 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
 
 
 def is_never_accepted(metric: str) -> bool:
-    """Return True if a metric is a check, a budget or the final state.
+    """Return True for the name of a check, of a budget, or of the metric of the final state.
 
     Accepting an agent's reply as the expectation cannot make these metrics pass.
     """
@@ -253,7 +253,7 @@ def _build_accepted_reply(expected: Reply, actual: Reply, only: Part | None) -> 
 
 
 def _replace_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return `expected` with the calls of `actual`, and with their results if `expected` has results."""
+    """Return `expected` with its calls, and its results if it has any, replaced by those of `actual`."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     sources = align_items(old, actual.tool_calls, is_same_call)

@@ -200,7 +200,7 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
 def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: str | None) -> Journey:
     """Return the journey with goals for these calls and this response; goals of other kinds stay.
 
-    Kept goals stay in their places in the list, so that the text of the file changes as little as possible.
+    Goals of `journey` that are not removed keep their places in the list; new goals are added at the end.
 
     If the old goals must be reached one after the other (`find_linear_goal_order`), the new goals must, too.
     The old order is kept if no goal is added or removed, and the calls have the same order in `calls`.

@@ -65,8 +65,8 @@ class CaseListReader:
 
     `cases_key` is the key of the list, and `id_key` the key of a case's id, both as the format's pydantic
     models name them. `find_key` returns the spelling of a key in the file. The reader needs this spelling to
-    find the list of cases and the positions of problems. `spelled` and `elsewhere` serve to find unknown
-    keys: see the fields of `KeyChecker`.
+    find the list of cases and the positions of problems. `spelled` normalizes a key, so that all spellings
+    of a known key are recognised. `elsewhere` maps keys of other formats to keys of this format, for notices.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class CaseListReader:
         self._model_keys = cases_key, id_key
         self._cases_key = find_key(document.value, cases_key)
         self.eval_set_id = ""
-        """Id in the header; "" if the header is invalid. `read_eval_set` sets it before it builds cases."""
+        """Id in the header; "" if the header is invalid. `build_eval_set` sets it before it builds cases."""
         self._problems: list[Problem] = []
         self.keys = KeyChecker(
             document.path,
@@ -113,7 +113,7 @@ class CaseListReader:
         return self._document.find_position((self._cases_key, index))[0]
 
     def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
-        """Report the keys of the decoded case `raw`, at the 0-based `index`, that `model` does not read.
+        """Report keys of the decoded case `raw`, at the 0-based `index`, that `model` does not read.
 
         Do nothing after the whole file was read, because cases of a large file are decoded repeatedly.
         """

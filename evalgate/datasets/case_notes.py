@@ -108,7 +108,7 @@ class CaseNotes(BaseModel):
     cases: dict[str, CaseNote] = {}
     """Notes about each case, by the id of the case."""
     dropped: tuple[str, ...] = ()
-    """Sources of cases that a review dropped; the id of a case without a source. Later imports skip these."""
+    """Sources of the cases that a review dropped (ids of cases without a source); later imports skip them."""
 
     @field_validator("cases", mode="before")
     @classmethod

@@ -30,7 +30,7 @@ class CasesInFile(Sequence[EvalCase]):
         """Return the cases with `change` applied to a case each time it is decoded.
 
         `keeps_metadata=True` promises that `change` keeps each case's id, line, tags, status, source and
-        kinds of expectations. Then no case is decoded now.
+        kinds of expectations. Then no case is decoded before its next access.
         """
 
     @abstractmethod
@@ -69,7 +69,7 @@ def map_cases(
     """Return the cases with `change` applied to each. Cases in a file are changed after each decoding.
 
     `keeps_metadata=True` promises that `change` keeps each case's id, line, tags, status, source and kinds of
-    expectations, such as tool calls. Then cases in a file are not decoded now.
+    expectations, such as tool calls. Then cases in a file are not decoded before their next access.
     """
     if isinstance(cases, CasesInFile):
         return cases.map_cases(change, keeps_metadata=keeps_metadata)
@@ -125,7 +125,7 @@ def describe_unmatched_names(
     """Return ids and tags that are probably mistakes, worded as "called `a` or tagged `b`"; "" if none.
 
     If `ids` and `tags` together select no case, the text names all of them. Otherwise, it names only the ids
-    without wildcards that match no case; tags, and ids with wildcards, may then match nothing.
+    without wildcards that match no case, and does not check tags and ids with wildcards.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

@@ -77,7 +77,7 @@ def is_other_judge(fingerprint: str, other: str) -> bool:
 
 
 def _to_recording_values(recording: ToolRecording | None) -> object:
-    """Return the calls of a recording, and its live tools (called as usual), without the path of its file."""
+    """Return the calls and live tools (called as usual) of a recording; None if there is no recording."""
     if recording is None:
         return None
     return {"calls": [asdict(call) for call in recording.calls], "live": recording.live}

@@ -47,8 +47,8 @@ class Dataset:
     """Prefix of the id of a case made of a row without a name: `question` makes `question-3`."""
     rows: tuple[Row, ...]
     is_known: bool = True
-    """False for a JSON file with an item without a message of the user, and for a file of JSON lines in which
-    no line has such a message. The file may then be something else than a data set."""
+    """False if the file may be something else than a data set: a JSON file in which an item has no message of
+    the user, or a file of JSON lines in which no line has one."""
 
 
 @frozen
@@ -206,7 +206,7 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
 
 
 def _relocate_problem(problem: Problem, line: int) -> Problem:
-    """Convert a problem in the JSON of one line to a problem of the whole file, at `line`."""
+    """Return a problem in the JSON text of one line as a problem of the whole file, with number `line`."""
     message = problem.message.replace("a JSON file holds one", "a line holds one").replace(
         "the file ends", "the line ends"
     )

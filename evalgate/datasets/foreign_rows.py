@@ -94,7 +94,7 @@ def parse_chat(messages: Sequence[Mapping[str, object]], lost: Counter[str]) -> 
     pass `check_chat`. `lost` counts content that a case cannot hold.
 
     Raises:
-        DamagedRowError: a message is damaged; the text gives its number.
+        DamagedRowError: a message is damaged; the text contains its number.
     """
     chat = _ChatParser(lost)
     for number, message in enumerate(messages, 1):
@@ -317,7 +317,7 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
     """Return the expected response and tool calls of a row, and remove their keys from `values`.
 
-    The remaining keys are counted in `lost`, except keys without expectations (`_IGNORABLE_KEYS`).
+    Each remaining key is counted in `lost`, unless it never describes expected behaviour (`_IGNORABLE_KEYS`).
     """
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None

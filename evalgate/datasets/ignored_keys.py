@@ -52,10 +52,10 @@ def collect_ignored_keys(
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key of a field may be spelled like the field, like its alias, or in camelCase. Any other spelling is
-    read, too, if `spelled` returns the same text for it as for one of these. A key with value null is not
-    returned. A key with another empty value is returned only if the format's engine rejects the key. `value`
-    may have any type.
+    A key of a field may be spelled like the field, like its alias, or in camelCase. `spelled` normalizes a
+    key: another spelling is read, too, if its normal form is that of one of these spellings. A key with the
+    value null is not returned. A key with another empty value is returned only if the format's engine rejects
+    the key. `value` may have any type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not scanner.is_clean(value):

@@ -62,7 +62,7 @@ def list_judged_answers(record: Record) -> list[JudgedAnswer]:
 def _iter_run_answers(
     case: CaseResult, run: RunResult, fingerprints: Mapping[str, str]
 ) -> Iterator[JudgedAnswer]:
-    """Yield the judged turns of a run, and the whole run for metrics that judge no single turn."""
+    """Yield each judged turn of a run; for a metric that judged no turn, yield the whole run as an answer."""
     by_turn = set[str]()
     for at, turn in enumerate(run.turns if len(run.turns) > 1 else ()):
         for metric in turn.metrics:

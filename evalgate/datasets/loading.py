@@ -30,9 +30,9 @@ def load_eval_sets(
 ) -> tuple[EvalSet, ...]:
     """Load the eval sets of all patterns in the given order, each file once.
 
-    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `folder`. The first of
-    `formats` that recognises a file's content reads it, unless `format_name` selects one. The case notes
-    next to a file are applied to its cases.
+    A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `folder`. A file is read in the
+    format `format_name`; if this is None, in the first of `formats` that recognises the content. The case
+    notes next to a file are applied to its cases.
 
     Raises:
         InvalidInputError: a pattern, a file or its notes are invalid, or two sets have the same id. The error
@@ -187,7 +187,7 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 def _split_names(selection: str, ids: Container[str]) -> list[str]:
     """Split `case_a, case_b` into ids. A selection that is itself one of `ids` is not split.
 
-    Blanks at the ends of a name are dropped if no id in `ids` has them.
+    Blanks around a name are dropped, unless the name with its blanks is one of `ids`.
     """
     for name in (selection, selection.strip()):
         if name in ids:

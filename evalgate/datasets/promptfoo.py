@@ -334,7 +334,7 @@ def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
-    """Return a list of one sentence if a test has more than 1,000 combinations of variables; otherwise []."""
+    """Return a list with a sentence about the combinations beyond the first 1,000; [] if there are none."""
     if total <= _MOST_COMBINATIONS:
         return []
     left = f"{total - _MOST_COMBINATIONS:,} of its {total:,} combinations of variables"

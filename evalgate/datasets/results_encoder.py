@@ -74,18 +74,18 @@ class _FieldLayout(NamedTuple):
     always: tuple[str, ...]
     """Fields that are always written."""
     always_of: Callable[[object], tuple[object, ...]]
-    """Function that returns the values of these fields for an object of the class."""
+    """Function that returns the values of an object's fields `always`."""
     optional: tuple[str, ...]
     """Fields that are omitted if they have their default."""
     optional_of: Callable[[object], tuple[object, ...]]
     usual: tuple[object, ...]
-    """Values of the fields `optional` if each has its default; `optional_of` returns the actual values."""
+    """Defaults of the fields `optional`; the function `optional_of` returns an object's own values."""
     nested: tuple[str, ...]
     """Fields that may contain objects of further classes, alone or in a tuple."""
 
 
 class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
-    """Layouts by class, built on first use: writing a report looks them up for every object."""
+    """Cache of layouts by class. A layout is built on first use, and looked up for every written object."""
 
     def __missing__(self, kind: "type[DataclassInstance]") -> _FieldLayout:
         defaults = {field.name: field.default for field in fields(kind)}

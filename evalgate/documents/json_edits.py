@@ -224,7 +224,8 @@ class _Editor:
     ) -> tuple[str, str, str]:
         """Return the blanks before the first member, the separator, and the blanks after the last member.
 
-        The members are the items of a list or the keys and values of an object.
+        The members are the items of a list, or the keys and values of an object, from `start` to `end`. If
+        there are none, `is_inline` tells if new members are written on one line.
         """
         text = self._text
         if members:

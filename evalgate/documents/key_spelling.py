@@ -17,7 +17,7 @@ _to_camel = cache(to_camel)
 
 
 def find_snake_or_camel_key(value: object, name: str) -> str:
-    """Return `name`, which is in snake_case, in camelCase if the object has this key; else `name` itself."""
+    """Return the camelCase form of `name` (in snake_case) if the object has this key, else return `name`."""
     camel = _to_camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 

@@ -8,11 +8,11 @@ from pydantic import AliasChoices, BaseModel
 
 
 def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """Return the keys, sorted, that are valid in place of the last key of `location`, an unknown key.
+    """Return the sorted keys that are valid at the place of an unknown key, the last one of `location`.
 
-    `location` is the location of one of pydantic's errors for `model`. It may contain names of members of a
-    union, which are not keys of the file. A field is listed by its alias if the unknown key is in camelCase,
-    or if the model accepts only the alias.
+    `location` is from one of pydantic's errors for `model`, so it may contain names of members of a union,
+    which are not keys of the file. A field is listed by its alias if the unknown key is in camelCase, or if
+    the model accepts only the alias.
     """
     types: list[Any] = [model]
     for part in location[:-1]:

@@ -46,12 +46,12 @@ def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
 
 
 def as_sequence(value: object) -> Sequence[Any] | None:
-    """Return the value if it is a list, in memory or read item by item from a large file; else None."""
+    """Return `value` if it is a sequence that stands for a JSON list, not a text; else return None."""
     return value if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
 def get_items(value: object, key: str) -> Sequence[Any]:
-    """Return the items of the list at a key of an object; () if there is no such list."""
+    """Return the list at `key` of the object `value`; () if `value` is no object or has no list there."""
     return (as_sequence(value.get(key)) if isinstance(value, dict) else None) or ()
 
 
@@ -68,9 +68,9 @@ def clear_items(value: object, key: str) -> object:
 
 
 class UnexpectedShapeError(Exception):
-    """Error for a value that a fast path cannot read, because it lacks the usual shape.
+    """Error of a fast reader for a value that does not have the usual keys and types.
 
-    The value may be valid, so the caller validates it in full.
+    The value may be valid all the same, so the caller then validates it in full.
     """
 
 
@@ -392,10 +392,10 @@ _comma = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
 def _skip_closing(text: str, at: int, closing: str) -> int:
-    """Return the offset after the bracket `closing`, which must follow at or after `at`.
+    """Skip whitespace at the offset `at` and then the bracket `closing`; return the offset after both.
 
     Raises:
-        NotStrictJsonError: another character follows.
+        NotStrictJsonError: another character is at the place of the bracket.
     """
     at = skip_blanks(text, at)
     if text[at : at + 1] != closing:

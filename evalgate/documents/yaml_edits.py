@@ -85,10 +85,10 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
     """Add the first missing key of `path` to a YAML document, with the value `value`, and return the text.
 
     The key is added to the object at the last existing key of `path`. If the value there is empty or not an
-    object, a new object replaces it. If keys of `path` follow the missing key, `value` must already contain
-    them.
+    object, a new object replaces it. `value` must be the whole value of the missing key: if `path` has more
+    keys after it, they are already in `value`.
 
-    `nodes` are the root node of the document (None for a text without a document) and the nodes of the
+    `nodes` are the root node of the document (None for a text without a document) and the nodes at the
     existing keys of `path`, in order.
     """
     node, key = nodes[-1], path[len(nodes) - 1]
@@ -107,10 +107,10 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 
 
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
-    """Add the last items of `after`, which `before` lacks, to the list at `node`, and return the text.
+    """Change the list at `node` from `before` to `after` by adding items at its end, and return the text.
 
-    `before` is the decoded value at `node`. Return "" if the change is of another kind: `before` is no list
-    or is empty, or `after` is not `before` with further items at its end.
+    Return "" if this is not possible: `before`, the decoded value at `node`, is no list or is empty, or
+    `after` is not `before` with further items at its end.
     """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
@@ -188,7 +188,7 @@ def parse_mapping(text: str, shown_as: str) -> yaml.Node | None:
 
 
 def find_value(node: yaml.Node | None, key: str) -> Any:
-    """Return the value of a key of an object; None if the node is not an object or has no such key."""
+    """Return the node of the value at `key` of an object; None if `node` is no object or lacks the key."""
     if not isinstance(node, yaml.MappingNode):
         return None
     return next((value for name, value in node.value if name.value == key), None)

@@ -24,7 +24,7 @@ class SuiteScope:
     eval_sets: tuple[str, ...]
     """Arguments of the command line that name the suite's eval sets."""
     files: frozenset[str]
-    """The suite's eval sets, the files with notes about their cases, and links to these files."""
+    """Paths of the suite's eval sets, of the files with notes on their cases, and of links to these files."""
     affects: tuple[str, ...] = ()
     """Globs of further files that concern the suite, from `affects` in the thresholds file."""
     opened: frozenset[str] = frozenset()
@@ -32,11 +32,12 @@ class SuiteScope:
     unknown_because: str = ""
     """Reason why every change concerns the suite; "" if the suite's files are known.
 
-    The text ends a sentence that begins with the suite's name, such as `has no …`. Files that
-    `ChangeRules.ignored` matches are an exception: they concern the suite only if they are in the `files`,
-    `affects` or `opened` of any suite."""
+    The text ends a sentence that begins with the suite's name, such as `has no …`. A file that
+    `ChangeRules.ignored` matches is an exception: it concerns this suite only if it is known to concern a
+    suite, this one or another, by `files`, `affects` or `opened`."""
     is_planned: bool = True
-    """False: the suite is not part of this run, which only needs to know the suite's files."""
+    """False: the suite is not part of this run. It is listed so that its files do not count as unknown, which
+    would make every suite run."""
 
 
 @frozen
@@ -46,7 +47,7 @@ class FileEffect:
     path: str
     suites: tuple[str, ...]
     reason: str
-    """Rest of a sentence that begins with the path."""
+    """Reason why the file concerns `suites`, or none: the end of a sentence that begins with `path`."""
     is_global: bool = False
     """True: the file concerns every suite. It holds rules, may change the environment, or is unknown."""
 
@@ -62,9 +63,9 @@ class ChangeRules:
 
     suites: tuple[SuiteScope, ...]
     ignored: tuple[str, ...] = ()
-    """Globs of files that usually concern no suite. Such a file concerns a suite only if it is in the suite's
-    `files`, `affects` or `opened`, or if the agent opens files with the same ending in the same folder for
-    the suite. The last rule does not apply to Python files."""
+    """Globs of files that usually concern no suite. There are two exceptions: a file that is in the suite's
+    `files`, `affects` or `opened`, and a file in a folder in which the suite's `opened` has a file with the
+    same ending. The second exception does not apply to Python files."""
     rule_files: frozenset[str] = frozenset()
     """Files that decide how the agent runs in all suites, or how the gate judges. Such a file concerns every
     suite, even if a glob in `ignored` matches it."""
@@ -187,7 +188,7 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
 
 
 def _is_or_contains(path: str, files: frozenset[str]) -> bool:
-    """Return True if the path is one of the files, or a folder that contains one of the files."""
+    """Return True if `path` is one of `files`, or a folder that contains one of them. Case is ignored."""
     # Folders count, because git lists a folder that was replaced by a link as one changed path. Case is
     # ignored, because some file systems ignore it.
     return path.casefold() in _fold_with_parents(files)
@@ -205,7 +206,7 @@ def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4_096)
 def _list_kinds(files: frozenset[str]) -> frozenset[tuple[str, str]]:
-    """Return the pair (folder, ending) of each file, in lower case; one pair may stand for many files."""
+    """Return the set of pairs (folder, ending) that the files have, in lower case."""
     return frozenset(map(_get_kind, files))
 
 
@@ -248,7 +249,10 @@ def build_job_matrix(found: AffectedSuites) -> Mapping[str, object]:
 
 
 def format_report(found: AffectedSuites) -> str:
-    """Return one line on the change, then one line for each suite with its first reasons."""
+    """Return the report as text: a line on the change, then a line for each suite of this run.
+
+    A suite's line says that the suite runs, with the first reasons, or that it is skipped.
+    """
     lines = [found.describe()]
     for suite in found.rules.planned:
         reasons = found.list_reasons(suite.name)

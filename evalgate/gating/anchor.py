@@ -54,8 +54,8 @@ class AnchorContext:
     commits: int | None = None
     """Number of commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Metrics for which an unmerged change is not blamed, by the names of their score tables. The control
-    runs (runs of the base commit's agent) have an answer about such a metric, and it is not `broke`."""
+    """Names of score tables (one per metric) for which an unmerged change is not blamed, because control runs
+    (runs of the base commit's agent) gave an answer other than `broke` about the metric."""
 
 
 def compare_with_anchor(

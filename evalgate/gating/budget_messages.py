@@ -98,7 +98,7 @@ def describe_percentile(
     Args:
         found: The comparison with the limit; None: there are too few runs.
         runs: Number of runs with a figure.
-        needed: Fewest runs with which the percentile can be bounded.
+        needed: Fewest runs from which bounds of the percentile can be computed.
         limit: Largest allowed figure.
         alpha: Chance that a bound of the percentile is wrong.
     """

@@ -144,7 +144,7 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
-    """Return (figures of one case, (left-out runs made now, left-out stored runs)), with runs as numbers.
+    """Return (figures of one case, (number of runs left out now, number of stored runs left out)).
 
     A run with a figure is left out if it was not answered, or if it missed a gating metric that is no budget.
     """

@@ -337,11 +337,11 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
 
     A comparison of means would be misleading: a case that passed 6 of 10 stored runs may fail once by luck.
 
-    - `newly_failing`: the case fails now, and the exact test of its scores calls it broken, or no stored run
-      failed in this way.
-    - `flaky`: the case fails now in any other way.
+    - `newly_failing`: the case fails now, and this is new: the exact test of its scores calls it broken, or
+      no stored run failed in the same way.
+    - `flaky`: the case fails now, but as it already did in stored runs.
     - `newly_passing`: the case passes now, and so many passes are hardly luck.
-    - None: the case passes now, but this may be luck; or its runs do not show how the agent behaves.
+    - None: the case passes now, but maybe by luck; or the result is not clear: a judge failed, for example.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)

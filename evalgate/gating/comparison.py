@@ -54,8 +54,8 @@ def compare_runs(
     """Compare scored runs with the baseline, by plain means and by significance tests.
 
     If `scored` has no settings of the statistics, the runs are only summarized. For a metric that the
-    statistics judge, `apply_decision` has the last word on `status`, `flip`, `regressed`, `baseline` and
-    `delta`. For all other metrics these come from plain means.
+    statistics judge, `apply_decision` sets `status`, `flip`, `regressed`, `baseline` and `delta`. For all
+    other metrics these come from plain means.
 
     `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
 

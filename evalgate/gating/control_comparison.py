@@ -283,9 +283,9 @@ def _list_verdicts(
 ) -> list[MetricVerdict]:
     """Return the verdicts of a metric's checks after the control runs.
 
-    `own` is the answer about the metric's average. `broken` has the answers about the cases that the metric
-    calls broken. An answer is None if the control runs give none. Then the verdict of the comparison with the
-    baseline stays.
+    `own` is the answer about the metric's average. `broken` has one answer for each case that broke by
+    this metric. An answer is None if the control runs do not answer. Then the verdict of the comparison with
+    the baseline stays.
     """
     verdicts = [check.verdict for check in found.checks if check.kind == "data"]
     averaged = [check.verdict for check in found.checks if check.kind == "average"]
@@ -344,9 +344,9 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
 
 
 def build_all_drifted(suspects: ControlSuspects) -> ControlComparison:
-    """Return a made-up comparison in which every suspect has `drifted`, the answer that helps the gate most.
+    """Return a made-up comparison in which every suspect has `drifted`, the answer that clears the change.
 
-    If the gate stays closed with this comparison, no control run can open it, and none has to be made.
+    If the gate stays closed even with this comparison, control runs cannot open it, and need not be made.
     """
     return ControlComparison(
         "",

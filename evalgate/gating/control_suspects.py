@@ -225,10 +225,10 @@ class SuspectOutcomes:
 
     @property
     def stored(self) -> StoredOutcomes:
-        """Return the number of stored runs, and how many of these failed in a suspected way.
+        """Return the number of stored runs, and the number of them that failed in a suspected way.
 
-        A way of failing is suspected if it made the case a suspect. For example, the score is so low that
-        the exact test would call it a break.
+        A way of failing is suspected if it made the case a suspect. An example is a score so low that the
+        exact test would call it a break.
         """
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
@@ -236,8 +236,9 @@ class SuspectOutcomes:
     def count_stored_passes(self) -> tuple[int, int]:
         """Return (passed, all) counts of the stored runs.
 
-        If the case has a `follow_up`, return its counts of stored runs. Otherwise, a stored run counts as
-        failed only if its score is so low that the exact test would call it a break.
+        If the case has a `follow_up`, the counts come from it, and every failed stored run counts as failed.
+        Otherwise, a stored run counts as failed only if its score is so low that the exact test would call it
+        a break.
         """
         found = self._case.follow_up
         if found is None:  # the case is suspected by its score alone
@@ -256,7 +257,7 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return the result of `is_failure` for each fresh run, in the order of the runs."""
+        """Return for each fresh run, in order, if it failed in a suspected way; None if this is not known."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:

@@ -5,8 +5,8 @@ marked as unprecedented if all of this is true:
 
 - The divergence of the group is due to the agent, not to a judge or a service.
 - The baseline stores the divergence of every failed run, and none of these equals that of the group.
-- A case of the group is unchanged and has stored runs. The stored runs do not excuse its failure, and it was
-  not failing before.
+- At least one case of the group is unchanged, has stored runs that do not excuse its failure, and was not
+  already broken in the baseline.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ def group_failures(
 ) -> tuple[FailureGroup, ...]:
     """Return the failing cases that gate, grouped by their first difference from the expectation.
 
-    The group with most newly failing cases comes first. Groups with equally many newly failing cases are
+    The group with the most newly failing cases comes first. Groups with equally many newly failing cases are
     sorted by size, the largest first. Without a baseline, no group is marked as unprecedented (seen in no
     stored run).
     """
@@ -91,7 +91,7 @@ def _is_unprecedented(
 
 
 def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if the case is excused by its stored runs, or has failed since an earlier run."""
+    """Return True if stored runs excuse the case, or show that it had broken before (`failing_since`)."""
     is_excused = case.follow_up is not None and case.follow_up.outcome == "excused"
     return is_excused or old.failing_since is not None
 

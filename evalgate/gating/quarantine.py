@@ -96,10 +96,10 @@ def apply_quarantine(
         case_policies: policies of the cases, without quarantine.
         today: the current day.
         environ: environment variables of the CI job, which show whether it tests an unmerged change.
-        is_part: True if only some cases were selected: an entry may match none of them.
+        is_part: True if only some cases were selected. Then an entry that matches no case is not an error.
 
     Raises:
-        InvalidInputError: the file is unreadable or invalid, or an entry matches a protected case or no case.
+        InvalidInputError: the file is unreadable or invalid, or an entry matches no case or a protected case.
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases

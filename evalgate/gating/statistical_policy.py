@@ -34,9 +34,9 @@ class StatisticalPolicy:
     budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
     """Limits of each budget, by the metric's name, including budgets that do not gate."""
     case_runs: int = 0
-    """Most runs of a case that fails in a new way and never passes. A case that passes once may get twice as
-    many runs. 1: no case can be run again. 0: failing cases are counted by `max_failed_cases`, and no case
-    gets a follow-up."""
+    """Largest number of runs of a case that fails in a new way and never passes. After one pass, the limit is
+    twice as high. 1: no case can be run again. 0: no case gets a follow-up, because failing cases are counted
+    by `max_failed_cases`."""
 
     @property
     def is_auto(self) -> bool:

@@ -36,7 +36,7 @@ class VariantFigures:
     scores: Mapping[str, float | None]
     """Mean score of each metric, by the name of the metric; None without a score."""
     usage: Mapping[UsageFigure, float | None]
-    """Mean cost (USD), tokens and duration (seconds) of a run; None if a run does not report the figure."""
+    """Mean cost (USD), tokens and duration (seconds) of a run. A mean is None if any run lacks the figure."""
 
 
 @frozen
@@ -57,7 +57,7 @@ class VariantCase:
     passed: Mapping[str, tuple[int, int]]
     """Maps the name of a variant to (number of passed runs, number of passed and failed runs)."""
     spread: float
-    """Difference between the highest and the lowest share of passed runs, 0 to 1."""
+    """Share of passed runs of the best variant minus that of the worst variant, 0 to 1."""
 
 
 @frozen

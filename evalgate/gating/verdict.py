@@ -226,9 +226,9 @@ def _find_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
 
 
 def _has_only_follow_up_break(case: CaseResult, incomplete: Collection[str]) -> bool:
-    """Return True if the follow-up runs show that the case broke, but no exact test shows it.
+    """Return True if the follow-up runs show that the case broke, and no exact test of its scores shows it.
 
-    `incomplete` are the metrics with too few scores for a verdict. Their tests do not count.
+    `incomplete` are the metrics with too few scores for a verdict. Tests of these metrics do not count.
     """
     if case.follow_up is None or case.follow_up.outcome != "broke":
         return False

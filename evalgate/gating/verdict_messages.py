@@ -56,11 +56,11 @@ class MessageContext:
     missing_because: str = "judge or API errors"
     """Causes of missing scores in words, for the sentence about runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
-    """Converts the name of a case's row in the score tables to the case's name in sentences."""
+    """Function that converts the name of a case's row in the score tables to the case's name in sentences."""
     score: Callable[[float], float] = float
-    """Converts a score from a share of the metric's range to the range itself."""
+    """Function that converts a share of the metric's range (0 to 1) to a score in this range."""
     is_part: bool = False
-    """True: the metric covers only some of the cases, such as those with a tag."""
+    """True: the sentences are about a part of the metric's cases only, such as those with a tag."""
     width: float | None = None
     """Width of the metric's range, for differences in units of this range. None: the range is 0 to 1, and
     differences are shown in points (hundredths)."""
@@ -115,7 +115,7 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return one sentence that lists the suspects, cases that may have fallen by luck; () without any."""
+    """Return one sentence that lists the suspects: cases that scored lower, maybe by luck; () without any."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -281,7 +281,7 @@ def _format_means(change: MeanDifference, context: MessageContext) -> str:
 
 
 def _add_power(sentence: str, metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
-    """Return `sentence`, with a sentence about the smallest reliably caught drop added if it is estimated."""
+    """Return `sentence`, followed by one on the smallest reliably caught drop if this drop was estimated."""
     if metric.detectable_drop is None:
         return sentence
     if not context.is_part:
@@ -417,9 +417,9 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if some case has enough runs to confirm that it broke.
+    """Return True if a break of at least one case can be confirmed with its stored runs and `confirm_runs`.
 
-    Also return True if no case scored so high in the baseline that it could break.
+    Also return True if all cases scored so low in the baseline that none can break.
     """
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]

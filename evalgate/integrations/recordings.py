@@ -62,7 +62,7 @@ def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ..
     """Return the timed steps of each conversation in a file of traces, by the id of its case.
 
     The cases are those of the eval set that `read_recording` returns for the file. `TraceSpan.turn` is the
-    index of the case's turn. Times are seconds since the first turn with spans began.
+    0-based index of a turn in its case. Times are seconds since the first turn with spans began.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.

@@ -19,10 +19,10 @@ _NAMED = 3  # cases that a sentence names
 
 
 class UsageMeter:
-    """Counter of a run's usage, compared with its budget.
+    """Counter of a run's usage, which also tells if a limit of the run's budget is reached.
 
-    Running conversations are ended when any limit is reached. Requests to judges and simulated users that
-    were sent before still count, because they are paid for. So a run may exceed its budget a little.
+    When a limit is reached, running conversations are ended. But requests to judges and simulated users that
+    were already sent still count, because they are paid for. So a run may exceed its budget a little.
     """
 
     def __init__(self, budget: Budget = NO_BUDGET, now: Callable[[], float] = time.monotonic) -> None:
@@ -51,7 +51,7 @@ class UsageMeter:
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
 
     def add_usage(self, spent: MeteredUsage) -> None:
-        """Add `spent` to the usage so far. If `spent` contains calls of models, notify the listener."""
+        """Add `spent` to the usage so far. If `spent.calls` is above 0, call the listener `on_call`, too."""
         self._spent += spent
         if spent.calls:
             self.notify_listener()
@@ -73,7 +73,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return notices about model calls that a limit does not count, because a figure is unknown.
+        """Return a notice for each limit of the budget that cannot count some of the model calls.
 
         A limit in US dollars does not count calls with an unknown cost. A limit of tokens does not count
         calls with unknown tokens.
@@ -153,10 +153,11 @@ class BudgetGuard:
 
 
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
-    """Yield a sentence about the cases or runs that a spent budget prevented; nothing if it prevented none.
+    """Yield one sentence if a spent budget left cases without a full evaluation; it names these cases.
 
-    `more_wanted` is True if further runs were planned. `why` is a clause about the spent budget, such as `the
-    budget of $5.00 is spent`; "" if the cause is not known.
+    Without such cases, yield a sentence about missing runs if `more_wanted` is True: the comparison with the
+    baseline needs further runs. Otherwise yield nothing. `why` is a clause about the spent budget, such as
+    `the budget of $5.00 is spent`; "" if the cause is not known.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")
@@ -171,7 +172,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget stopped the run, or the scoring of the run by a gating metric."""
+    """Return True if a spent budget stopped the run, or kept a gating metric from scoring the run."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

@@ -61,8 +61,8 @@ class ResponseCache:
     as not stored. The map is safe for threads, and for any number of processes with the same file.
 
     An agent may be able to write to the file. So `get` trusts only two kinds of texts: those that this object
-    stored with `put`, and those that were in the file when `trust_stored_answers` was called. If it was not
-    called, the time when the file was opened counts instead.
+    stored with `put`, and those that were in the file when `trust_stored_answers` was called. Without such a
+    call, it trusts the texts that were in the file when the file was opened.
     """
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
@@ -189,7 +189,7 @@ class ResponseCache:
                 self._file = None
 
     def _read_digests(self) -> set[str]:
-        """Return the digests that are stored with the texts; `get` checks if they fit the texts."""
+        """Return the digests of all stored texts, as they are in the file; an empty set if reading fails."""
 
         def select_digests(file: sqlite3.Connection) -> set[str]:
             rows = file.execute("SELECT SUBSTR(answer, 1, ?) FROM answers", (_DIGEST,))
@@ -288,7 +288,7 @@ def _add_digest(key: str, text: str) -> str:
 def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
     """Check that the file is an undamaged cache. If it is empty and `writes` is True, first create the table.
 
-    Afterwards SQLite does not wait until written data is on the disk.
+    Also set SQLite to write without waiting for the disk.
 
     Raises:
         sqlite3.DatabaseError: the file belongs to another program, is damaged or has other columns.

@@ -43,7 +43,7 @@ class ModelRequest:
     prompt_version: str = ""
     """Hash of the prompt's template, so that a cache returns no answers to an older template."""
     sample: int = 1
-    """1-based number of this sample of the question. A cache stores an answer for each number."""
+    """1-based number among the samples, if a question is asked several times. A cache stores every sample."""
     attempt: int = 1
     """1-based number of the attempt at this sample; above 1 after an unusable answer."""
     embeds: bool = False
@@ -51,9 +51,9 @@ class ModelRequest:
 
 
 def build_model_request(text: str, *, system: str = "", **more: object) -> ModelRequest:
-    """Build a request with one user message, after a system message unless `system` is "".
+    """Build a request with the user message `text`; the system message `system`, if not "", precedes it.
 
-    `more` are parameters of the API.
+    `more` are parameters of the API, such as `temperature`.
     """
     instructions = (ChatMessage("system", system),) if system else ()
     return ModelRequest((*instructions, ChatMessage("user", text)), parameters=more)

@@ -40,7 +40,7 @@ class ModelEndpoint:
     def redact_key(self, text: str) -> str:
         """Return `text` with `[key]` in place of the API key, plain or encoded (JSON, URL, HTML, base64).
 
-        The spellings are those of `iter_spellings`. A spelling of fewer than 6 characters is not replaced.
+        A key of fewer than 6 characters stays, because it is a placeholder such as `none`, and no secret.
         """
         for needle in iter_spellings(self.key.get_secret_value()) if self.key else ():
             text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text

@@ -16,9 +16,9 @@ class CalibrationAnswer:
     judged: float | None
     """The judge's score; None if the judge gave no score."""
     threshold: float = 0.5
-    """Lowest score of the judge that counts as passed, if the label is True or False."""
+    """Lowest score of the judge that counts as a pass, if the label is True or False."""
     tolerance: float = 0.1
-    """Largest difference between the judge's score and the label, if the label is a score."""
+    """Largest difference between score and label that counts as agreement, if the label is a score."""
     failure: str = ""
     """Reason why the judge gave no score; "" if it gave a score."""
 

@@ -60,9 +60,9 @@ class LlmContext:
 class ModelPool:
     """The open models of a run, one for each configuration and purpose (judge or simulated user).
 
-    It is a context manager that closes the models. Configurations with the same endpoint and key share the
-    limits of the configuration that is opened first. Configurations with the same file and mode of the
-    cache share the cache.
+    It is a context manager that closes the models. Models with the same base URL and key share one set of
+    rate limits, which the configuration that is opened first decides. Configurations that name the same
+    cache file, and write to it or only read it, share one cache.
     """
 
     def __init__(self, context: LlmContext) -> None:
@@ -126,7 +126,7 @@ class ModelPool:
         return tuple(dict.fromkeys(cache for cache in found if cache is not None))
 
     def trust_stored_answers(self) -> None:
-        """Let the caches of reserved models return answers that they hold now, and answers of this pool.
+        """Let the caches of reserved models return only the answers that they hold now or get from this pool.
 
         Answers that other processes store later are not returned. Call this method before the first process
         of an agent starts, because the agent may be able to write to the files.
@@ -323,10 +323,10 @@ class Judge:
 
 @frozen
 class DefaultJudge:
-    """Default judge of another tool, which is used if neither the run nor the criterion names a model."""
+    """Judge model that another tool uses by default. It judges if neither run nor criterion names a model."""
 
     model: str
-    """Name in Google ADK's or LiteLLM's notation, which names its provider."""
+    """Name of the provider and the model, in Google ADK's or LiteLLM's notation."""
     owner: str
     """Name of the tool that has this default, for the notice about its use."""
 
@@ -399,9 +399,9 @@ def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Return the new values of the fields of `config` that must change to make `model` the judge.
+    """Return the fields of `config` to change, with their new values, so that `model` becomes the judge.
 
-    `own` is the pair (provider, model) that the text `model` names; None if it names no provider.
+    `own` is (provider, model), parsed from the text `model`; None if this text names no known provider.
     """
     from evalgate.config.schema.providers import PROVIDERS
 

@@ -26,10 +26,11 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A wrapper around a model that counts the requests without an answer yet, because they may cost money.
+    """A wrapper around a model that counts the requests under way: sent, but not answered yet.
 
-    The count is the value of `purpose` in the mapping `under_way`. `on_change` is called when a request
-    begins and when it fails. After an answer it is not called, because the meter reports the answer.
+    Such requests may cost money, too. The count is the value of `purpose` in the mapping `under_way`.
+    `on_change` is called when a request begins and when it fails. It is not called after an answer, because
+    the meter then calls its own listener.
     """
 
     def __init__(

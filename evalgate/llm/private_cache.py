@@ -59,8 +59,8 @@ class PrivateCache(ResponseCache):
     def close(self) -> None:
         """Close the copy, replace the file in the workspace with the copy, and remove the copy.
 
-        The file is not replaced if the cache is read-only or was not opened. If a cache was damaged, it is
-        also stored next to the file, under a name with `.broken-`.
+        The file is not replaced if the cache is read-only or was not opened. If the file held no usable
+        cache, its old content is stored next to it, under a name with `.broken-`.
         """
         was_open = self._file is not None
         super().close()

@@ -61,7 +61,8 @@ class Prompt:
     def render_text(self, **values: object) -> str:
         """Render the template with `values`, which are inserted as plain text and never parsed as templates.
 
-        The variable `mark` is computed from the values; lines with the mark separate them from the prompt.
+        The template's variable `mark` is computed from the values. With lines that contain the mark, the
+        template separates the values from the instructions.
 
         Raises:
             jinja2.TemplateError: the template uses a variable without a value, or breaks a rule of the

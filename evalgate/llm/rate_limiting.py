@@ -30,9 +30,11 @@ class EndpointLimiter:
 
     @asynccontextmanager
     async def admit_request(self, tokens: int, check_allowed: Callable[[], None]) -> AsyncIterator[Admission]:
-        """Wait until a request with `tokens` may be sent, and count it as concurrent during the block.
+        """Wait until a request of about `tokens` tokens may be sent, then run the `async with` block.
 
-        `check_allowed` is called after each wait, and raises if the request must not be sent any more.
+        Until the block ends, the request counts as concurrent. Yield the admission, which `settle_tokens`
+        takes to correct the number of tokens. `check_allowed` is called before and after each wait for the
+        limits per minute. It raises an error if the request must not be sent any more.
         """
         # First the slot, then the limits of a minute: a request that waits for a slot after its admission
         # would use up these limits before it is sent.
@@ -65,7 +67,7 @@ class LimitedModel:
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, check_allowed: Callable[[], None] = lambda: None
     ) -> None:
-        """Wrap a model. After each wait, `check_allowed` is called, and may raise JudgeError."""
+        """Wrap `inner`. `check_allowed` is called before each request is sent, and may raise JudgeError."""
         self._inner = inner
         self._limiter = limiter
         self._check_allowed = check_allowed

@@ -124,8 +124,8 @@ async def take_samples(
 ) -> Samples[T]:
     """Ask a question `count` times concurrently, and return all samples, usable and failed.
 
-    `parse` returns the value of an answer, or raises UnparsableAnswerError. After an answer that cannot be
-    parsed, a refusal, or an outage that was not retried, the sample is requested once more.
+    `parse` returns the value of an answer, or raises UnparsableAnswerError. A sample is requested once more
+    after an answer that cannot be parsed, after a refusal, and after an outage that `model` did not retry.
 
     An unusable answer from the cache would be unusable in every later run. So a sample with such an answer is
     requested anew, until an answer is usable or does not come from the cache. If `are_all_needed` is False,

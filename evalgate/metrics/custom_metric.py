@@ -228,9 +228,9 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
-    """Return the reason of the turn with the lowest score; "" without a reason, or if no turn has a score.
+    """Return the reason of the turn with the lowest score; "" if no turn has a score.
 
-    If there are several turns, the reason begins with the turn's number.
+    If there are several turns, the text is such as `turn 2: REASON`. If this turn has no reason, return "".
     """
     judged = [(turn.score, at, turn.reason) for at, turn in enumerate(turns, 1) if turn.score is not None]
     _, at, reason = min(judged, default=(0.0, 0, ""))

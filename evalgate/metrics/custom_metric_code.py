@@ -155,7 +155,7 @@ class _CodeReader:
         """Read `first` and all files that it imports, directly or indirectly, and return their paths.
 
         If `with_packages` is True, include the `__init__.py` of each package that contains one of these
-        files, and the files that it imports.
+        files, and the files that this `__init__.py` imports.
         """
         found, open_ = {first}, [first]
         while open_:
@@ -171,10 +171,10 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the files below a folder that are not yet read, except files that are too large.
+        """Read the files below a folder that are not read yet; return the paths of files that are too large.
 
-        Return the sorted paths of the files that are too large: larger than `_MOST_OF_FILE`, or larger than
-        the part of `_MOST_OF_FOLDER` that earlier files have left.
+        A file may have at most `_MOST_OF_FILE` bytes, and all files that are read here together at most
+        `_MOST_OF_FOLDER`. Files beyond these limits are not read. Their paths are returned, sorted.
         """
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents

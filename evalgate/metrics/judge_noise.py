@@ -41,7 +41,7 @@ def _format_share(name: str, share: JudgeShare, samples: float) -> str:
 
 
 def _collect_scores(case: CaseResult) -> dict[str, dict[int, list[tuple[float, ...]]]]:
-    """Return the scores of the judge's samples by metric and turn: a list with one tuple for each run.
+    """Return the scores of the judge's samples by metric and turn, as a list with a tuple for each run.
 
     Turns are 0-based, and -1 is the whole conversation. Runs without usable samples have no tuple. Return {}
     if a judge was asked in fewer than two runs of the case.

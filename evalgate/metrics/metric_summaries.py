@@ -101,9 +101,9 @@ def summarize_metrics(
 ) -> tuple[MetricSummary, ...]:
     """Return a summary for each `MetricKey` of the gating cases, in the order in which the keys first occur.
 
-    A metric has several summaries if its definition, threshold, scope or minimum differs between cases, for
-    example because eval sets have their own thresholds files. With `with_margins`, `flip` of each summary is
-    the distance of its mean from its minimum.
+    A metric has several summaries if its definition, threshold, scope or required mean differs between cases,
+    for example because eval sets have their own thresholds files. If `with_margins` is True, `flip` of each
+    summary is the distance of the mean from the required mean (`minimum`).
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -161,9 +161,9 @@ def compute_threshold_margin(
 ) -> Margin | None:
     """Return the distance of a mean from its threshold, and the fewest runs that could move it across.
 
-    `score` is the mean, and `members` are its cases, including cases without a score. If the mean is below
-    the threshold, the runs are assumed to get the best score of `score_range`, else the worst. The number of
-    runs is None if not even all runs together could move the mean across.
+    `score` is the mean. `members` are its cases, also those without a score. To count the runs, their scores
+    are replaced by the highest score of `score_range` if the mean is below the threshold, else by the lowest.
+    The number is None if the mean stays on its side of the threshold even when all scores are replaced.
 
     Return None if `score` is None. Also return None if the score of a run is outside `score_range`, because a
     single run could then move the mean by any amount.
@@ -205,7 +205,7 @@ def _list_run_scores(case: CaseResult, name: str) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """Return the fewest gains that sum to at least `distance`; None if the sum of all gains is smaller.
+    """Return the smallest number of gains with a sum of `distance` or more; None if all sum to less.
 
     A gain is the amount by which one run can move the mean.
     """

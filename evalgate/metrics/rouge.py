@@ -153,7 +153,7 @@ def _strip_participle(word: str) -> str:
 
 
 def _repair_root(root: str) -> str:
-    """Return the word to which -ed or -ing was added: size for siz(ed), hop for hopp(ing)."""
+    """Restore a word from which -ed or -ing was removed: `siz` becomes `size`, `hopp` becomes `hop`."""
     if root.endswith(("at", "bl", "iz")):
         return root + "e"
     if root[-1:] == root[-2:-1] and _classify_letters(root)[-1] == "c":
@@ -218,7 +218,8 @@ class WordOverlap(NamedTuple):
 def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
     """Count the words of two texts, and the words that both texts have, compared by their stems.
 
-    The stem counts of the last 256 `expected` texts are cached.
+    `profile` names the ADK releases that split texts into words alike. The stem counts of the last 256
+    `expected` texts are cached.
     """
     expected_stems, words = count_stems(expected, profile), _split_words(actual, profile)
     # Each actual word uses up one expected word with the same stem. Counting the actual words first, too,

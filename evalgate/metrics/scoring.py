@@ -79,10 +79,10 @@ class BoundMetric:
         return self.criterion.metric
 
     def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
-        """Return a copy with the threshold and minimum of `case_threshold`; this object if there is none.
+        """Return a copy with the threshold and the required mean (`min_mean`) of `case_threshold`.
 
-        If `case_threshold` has no minimum, the copy keeps its own minimum. But a minimum that equals the old
-        threshold is replaced by the new threshold.
+        Return this object if `case_threshold` is None. If it has no `min_mean`, the copy keeps that of this
+        object. But a kept `min_mean` that equals the old threshold is replaced by the new threshold.
         """
         if case_threshold is None:
             return self
@@ -200,7 +200,7 @@ async def _score_nearest_alternative(
 
 
 def _rate_metrics(metrics: Sequence[RunMetric], *, gates: bool) -> tuple[int, float]:
-    """Return (number of passed metrics, sum of scores) of the gating metrics, or of the other metrics."""
+    """Return (number of passed metrics, sum of scores) of the metrics with the given value of `gates`."""
     rated = [metric for metric in metrics if metric.gates == gates]
     return sum(metric.status == "passed" for metric in rated), sum(metric.score or 0.0 for metric in rated)
 

@@ -159,7 +159,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """Convert a JSON value to a hashable value; two results are equal exactly if the two values are equal.
+    """Convert a JSON value to a hashable value, so that equal values, and only these, have equal results.
 
     Values are equal as in Python, where 1 == 1.0 == True.
 
@@ -340,9 +340,9 @@ def _build_diff_lines(pair: CallPair, width: int, *, diverges: bool) -> Iterator
 
 
 def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
-    """Cut both texts to at most `width` characters around their first difference, unless both are short.
+    """Cut two calls of a tool to at most `width` characters each, so that their first difference is shown.
 
-    A start that is cut off is replaced by the tool's name and "…".
+    A start that is cut off is replaced by the tool's name and "…". If both fit, return them unchanged.
     """
     if max(len(one), len(other)) <= width:
         return one, other

@@ -36,7 +36,7 @@ class Exchange:
     reply: Reply | None
     """The agent's reply. None if the run lacks the turn, or the agent gave no reply to the turn."""
     is_asked_for: bool = True
-    """False if the case has written turns, but none with this number."""
+    """False if the case has written turns, but none with this number; True without any written turns."""
     context: tuple[JsonObject, ...] = ()
     """Messages of the case that come before the conversation."""
 

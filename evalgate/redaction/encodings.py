@@ -47,8 +47,8 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that may be a token in base64 or with URL escapes.
 
-    `words` are the distinct words of `text`, separated by white space. Words of fewer than 20 characters are
-    not needed. The time is linear in the length of `text`.
+    `words` are the distinct words of `text`, separated by white space; those of fewer than 20 characters may
+    be left out. The time is linear in the length of `text`.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
@@ -98,9 +98,9 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
 def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
     """Decode a base64 text four times: from its first, second, third and fourth character on.
 
-    Characters of other text may precede the base64 in `run`. One of the four results is right for any number
-    of such characters. `positions` has the position of each character of `run` in the whole text. Yield only
-    results that have a word of at least 15 characters.
+    Base64 is decoded in groups of four characters, and `run` may begin with some characters of other text. So
+    one of the four results is right, however many such characters there are. Yield only results that have a
+    word of at least 15 characters. `positions` has the position of each character of `run` in the whole text.
     """
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):

@@ -24,7 +24,7 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Return False if a text surely holds no `::add-mask::` line, which announces a secret to a CI runner."""
+    """Return True if a text may hold an `::add-mask::` line, which announces a secret to a CI runner."""
     return "add-mask" in text.lower()
 
 
@@ -245,9 +245,9 @@ def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _is_column_name(name: str, value: str) -> bool:
-    """Return True if the value of a variable is the name of a column, as in `SORT_KEY=shipment_ref_id`.
+    """Return True if a value is the name of a column, as in `SORT_KEY=shipment_ref_id`, and thus no secret.
 
-    Return False for every value of a variable such as `API_KEY` or `DB_PASSWORD`.
+    For a variable such as `API_KEY` or `DB_PASSWORD`, return False for every value.
     """
     words = _CAMEL.sub("_", name).lower()
     if not is_bare_key_name(words) or _SECRET_WORD.search(_LAST_WORD.sub("", words) + "_"):

@@ -111,9 +111,9 @@ class LiveRedactor:
     def redact_tree(self, value: _T) -> _T:
         """Return data without secrets; first learn the masks that dataclasses within `value` announce.
 
-        Texts of agents are in dataclasses such as case results, and only texts in dataclasses within `value`
-        are searched for masks. Not searched are texts directly in fields of `value`, and texts in mappings
-        that are outside of the inner dataclasses.
+        Agents' texts are in dataclasses within `value`, such as case results. So only these dataclasses are
+        searched for masks, but not other texts: those directly in fields of `value`, and those in mappings
+        that are not part of such a dataclass.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
@@ -153,9 +153,9 @@ class LiveRedactor:
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
         """Return the dataclasses in `values` without secrets, in their order.
 
-        `values` are pairs of a dataclass and its stored JSON. This version of evalgate redacted the JSON
-        before it was stored, so a dataclass is searched again only if its JSON may hold a known secret or an
-        `::add-mask::` line.
+        `values` are pairs of a dataclass and its stored JSON, which this version of evalgate must have
+        redacted before. So a dataclass is searched again only if its JSON may hold a secret that is known
+        now, or an `::add-mask::` line.
         """
         from evalgate.redaction.prefilter import may_contain_secret
 

@@ -160,7 +160,7 @@ def _iter_encoded() -> Iterator[str]:
 
 
 def widen_pattern(pattern: str) -> str:
-    """Return `pattern` without lookarounds and upper limits of repetitions.
+    """Return `pattern` without lookarounds and upper limits of repetitions, for a fast regex engine.
 
     The result matches wherever `pattern` matches, and in more places.
     """

@@ -152,9 +152,9 @@ class Redactor:
 
         Args:
             value: A dataclass, a collection or JSON.
-            on_announcement: Function that is called with all texts of a dataclass within `value`, joined, if
-                they hold the word `add-mask`, with which agents announce secrets. Not passed are texts
-                directly in fields of `value`, and texts in mappings outside of the inner dataclasses.
+            on_announcement: Function that is called with the joined texts of a dataclass within `value` if
+                they may hold an `add-mask` line, with which agents announce secrets. It is not called for
+                other texts: those directly in fields of `value`, and those in mappings.
             clean: Identities (`id`) of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
@@ -264,11 +264,16 @@ def rewrite_tree(
 
     Dataclasses, mappings, lists, tuples and sets are searched. Fields of a dataclass that can hold only
     numbers and fixed words are not searched. Collections and mappings deeper than 200 levels are replaced by
-    `TOO_DEEP`. A dataclass within `value` is not searched if `is_clean` returns True for the dataclass.
-    `is_clean` is called neither for `value` itself nor for data below a mapping.
+    `TOO_DEEP`.
 
-    `key` is the key of `value` in a mapping, or "" if `value` has no key. `depth` is the number of levels
-    above `value`.
+    Args:
+        value: The data.
+        rewrite: Function that gets the key of a text in a mapping ("" without one) and the text, and returns
+            the new text.
+        key: Key of `value` in a mapping; "" if `value` has no key.
+        depth: Number of levels above `value`.
+        is_clean: Function that returns True for a dataclass within `value`, or a list of dataclasses, that
+            need not be searched. It is called neither for `value` itself nor for data below a mapping.
     """
     if isinstance(value, str):
         # A member of an enum, or of another subclass of str, is a word that evalgate defines.
@@ -344,7 +349,7 @@ class _FreeTextFields(NamedTuple):
 
 
 class _FreeTexts(dict[type, _FreeTextFields]):
-    """Cache of the fields of each dataclass type that can hold text from outside evalgate."""
+    """Cache, by dataclass type, of the fields that can hold text from outside evalgate."""
 
     def __missing__(self, kind: type) -> _FreeTextFields:
         known = fields(kind) if is_dataclass(kind) else ()

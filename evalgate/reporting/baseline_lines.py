@@ -24,16 +24,16 @@ class BaselineLine:
     source: str
     version: str
     gate_runs: str
-    """The number of gate runs (runs of the whole gate) in the baseline; "" if there is only one."""
+    """The number of gate runs in the baseline, such as `3 gate runs`; "" if there is only one."""
     branch: str
     commit: str
     date: str
     counts: str
     """The number of cases by change, such as `1 newly failing, 5 unchanged.`"""
     compared: str
-    """Reasons why Δ, the change since the baseline, may differ from the score minus the baseline; or ""."""
+    """Reasons why Δ (change since the baseline) may differ from the score minus the baseline; "" if none."""
     took: str
-    """The time, tokens and cost of a run, if they changed noticeably, with their changes; else ""."""
+    """Time, tokens and cost of a run, each only if it changed noticeably, with its change; "" if none did."""
 
 
 def build_baseline_line(record: Record) -> BaselineLine | None:
@@ -139,10 +139,10 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that could be compared with the baseline; 0 if each metric compares all.
+    """Return the number of cases that are compared with the baseline, if these are only some of the cases.
 
-    If metrics differ, return the largest number of a metric that compares only a part of its cases. Budgets
-    are ignored, because other sentences describe them.
+    Return 0 if each metric compares all of its cases, or none. If metrics compare different numbers of cases,
+    return the largest number that is not all. Budgets are ignored, because other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
@@ -162,14 +162,15 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def find_crash_scope(record: Record) -> str | None:
-    """Return the words after "Δ" in the sentence that Δ counts a crash or timeout as the worst score.
+    """Return words that name the metrics with a Δ that counts a crash or timeout as the worst score.
 
-    Δ is the change of a metric since the baseline. The words name the metrics that count crashes so:
+    Δ is the change of a metric since the baseline. The words follow "Δ" in a sentence of the report:
 
-    - "": all metrics with a Δ.
-    - " of scores": all metrics with a Δ, except budgets.
-    - " of gating scores": fewer metrics.
-    - None: no metric, or no gating case crashed or timed out. The sentence is then left out.
+    - "" stands for all metrics with a Δ.
+    - " of scores" stands for all of them except budgets.
+    - " of gating scores" stands for fewer of them.
+
+    Return None if there is no such metric, or if no gating case crashed or timed out.
     """
     compared = [each for each in record.metrics if each.delta is not None]
     # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.

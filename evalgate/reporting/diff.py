@@ -131,7 +131,10 @@ def _diff_tool_calls(
 
 
 def _diff_response(one: Reply | None, other: Reply | None, limits: DiffLimits) -> Iterator[DifferenceLine]:
-    """Yield the lines of both responses, cut to `limits`, with signs; nothing if the cut lines are equal."""
+    """Yield the lines of two responses: "-" marks lines of `one`, "+" lines of `other`, " " equal lines.
+
+    The responses are first cut to `limits`. If they are then equal, yield nothing.
+    """
     before, after = _split_response(one, limits), _split_response(other, limits)
     if before == after:
         return

@@ -22,8 +22,8 @@ class FailureLine:
     """Texts about one group of failing cases, for one line of a report."""
 
     share: str
-    """The group's part of the failing cases, such as `9 of 12 newly failing cases, and 2 others`. Others are
-    failing, but not newly failing."""
+    """Share of the group in all failing cases, such as `9 of 12 newly failing cases, and 2 others`. The
+    others are cases of the group that fail, but not newly."""
     label: str
     """The first difference from the expectation (first divergence) in words, with names in backticks."""
     mark: str

@@ -289,10 +289,11 @@ def describe_missing_baseline(record: Record) -> str:
 
 
 def explain_left_out_cases(record: Record) -> Iterator[str]:
-    """Yield sentences that explain why a metric's score counts fewer cases than the figures next to it.
+    """Yield sentences about cases that count in other figures of a metric, but not in its score.
 
-    These figures are the baseline, the change since the baseline (Δ), and the value that is compared with the
-    minimum. How the baseline and Δ count crashes is explained by `baseline_lines.explain_delta` instead.
+    These cases have a run without a score. The other figures are the baseline, the change since the baseline
+    (Δ), and the value that is compared with the minimum. A sentence about crashes in the baseline and Δ is
+    not yielded here, but by `baseline_lines.explain_delta`.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]

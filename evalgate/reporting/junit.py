@@ -66,7 +66,7 @@ class _TestSuite:
     tests: "Iterator[TestCase | str]"
     """The tests, at least one. To save time and memory, a passed test is a line of XML, not a `TestCase`."""
     counts: Mapping[str, int]
-    """Number of tests by attribute of the suite: `errors`, `failures` and `skipped`, and `tests` for all."""
+    """Number of tests by XML attribute of the suite: `errors`, `failures`, `skipped`, and `tests` for all."""
     seconds: float
     timestamp: str
     file: str | None = None
@@ -165,8 +165,8 @@ def _build_tests(
     """Yield the tests of a suite: a line of XML for a passed case, else a `TestCase`.
 
     `detailed` has `id(case)` of each case to describe in detail. `labels` has the first divergence
-    (unexpected behaviour) of failing cases in words. Control runs are runs of the base commit's agent:
-    `answers` has a sentence about their result for each case that has some.
+    (unexpected behaviour) of failing cases in words. `answers` has a sentence for each case with control runs
+    (runs of the base commit's agent): it states the result of these runs.
     """
     from junit_xml import TestCase
 
@@ -216,8 +216,8 @@ def _add_failure(add: Any, case: CaseResult, label: str, answer: str, *, in_deta
 def _describe_failure(case: CaseResult) -> Iterator[str]:
     """Yield lines that describe a failing case in detail.
 
-    The lines name the position in the eval set, the turn, the first divergence of its tool calls, and the end
-    of the traceback, as far as they are known.
+    The lines name the position in the eval set, the turn, the first difference in the tool calls of the turn,
+    and the end of the traceback, as far as they are known.
     """
     if case.path:
         yield f"at {case.path}:{case.line}" if case.line else f"in {case.path}"

@@ -71,8 +71,9 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
     """Return advice if the whole run has no tool call, although cases expect tool calls; else "".
 
-    Return "" also if the agent answered none of these cases. `kind` is the kind of the agent, such as
-    `http`. `options` holds the (name, value) pairs of the section `agent` in the thresholds file.
+    Return "" also if the agent answered none of these cases. The advice depends on `kind`, the kind of the
+    agent, such as `http`, and on `options`, the (name, value) pairs of the section `agent` in the thresholds
+    file.
     """
     made = (turn.actual for case in cases for run in case.runs for turn in run.turns)
     if any(reply is not None and reply.tool_calls for reply in made):

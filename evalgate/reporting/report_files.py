@@ -161,8 +161,9 @@ def write_reports(
 
     Each file is replaced atomically, so a reader sees either the old or the new file. If a file cannot be
     written or a plugin fails, the other reports are still written. `path_from_root` is the path, from the
-    repository's root, of the folder to which paths in the record are relative. `option` is the option with
-    which the user chooses `out`, for the error.
+    repository's root, of the folder to which paths in the record are relative. `owner` is the owner of the
+    files; None for the user of the process. `option` is the option with which the user chooses `out`, for the
+    error.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of these files.

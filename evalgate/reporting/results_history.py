@@ -178,7 +178,7 @@ def list_results(folder: Path) -> Sequence[KeptResult]:
     Broken files are listed, too: `read_result` raises an error for them.
 
     Raises:
-        InvalidInputError: the history is not a folder, or cannot be read; or there is no folder `folder`.
+        InvalidInputError: the history is not a folder, or cannot be read; or `folder` does not exist.
     """
     try:
         names = [path.name for path in (folder / FOLDER).iterdir()]

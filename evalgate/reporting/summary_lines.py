@@ -153,7 +153,8 @@ def _split_first_sentences(text: str) -> tuple[str, str]:
 def get_effective_status(metric: MetricSummary, anchor: AnchorComparison | None = None) -> Status:
     """Return the status to show in the metric table: `failed` for a metric that passed but closes the gate.
 
-    Such a metric regressed, or its mean fell since the anchor.
+    Such a metric regressed, or its mean fell since the anchor (an older baseline). The status of any other
+    metric is returned unchanged.
     """
     fell = {each.name for each in anchor.metrics if each.outcome == "fell"} if anchor else ()
     closes = metric.regressed or (metric.gates and metric.name in fell)
@@ -205,8 +206,8 @@ def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
 def _format_limits(metric: MetricSummary, own: str) -> str:
     """Return the limits of a budget, such as `6,000, × 1.15, p95 9,000`.
 
-    The limits are the maximum of each case, of the ratio to the baseline, and of the 95th percentile. `own`
-    is the text of the maximum of each case. Return `own` also if the budget has no limit.
+    The limits are the maximum of each case (`own`), of the ratio to the baseline, and of the 95th percentile.
+    A limit that is not set is left out. If no limit is set, return `own`.
     """
     ratio = metric.judgement.ratio if metric.judgement else None
     percentile = metric.judgement.percentile if metric.judgement else None
@@ -232,7 +233,7 @@ class MetricLine:
     delta: str
     """The change since the baseline, and, if known, its noise: the change that luck alone causes."""
     trend: str
-    """A sparkline of the scores in the last stored runs of the gate and in this run; "" for too few."""
+    """A sparkline of the scores in the last stored gate runs and in this run; "" if there are too few."""
     cases: str
     agreement: str
     """The agreement of the judge's repeated answers; "" without a judge, or if it answered only once."""

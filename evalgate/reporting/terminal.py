@@ -67,7 +67,8 @@ class LiveProgress:
     """Function that returns monotonic seconds."""
     width: int = 80
     redact: Callable[[str, object], str] = lambda text, _source: text
-    """Function that removes secrets from a text. Its second argument is the object that the text is about."""
+    """Function that removes secrets from a text. Its second argument is the object from which the text was
+    made, such as the result of a run: the object may name further secrets."""
     total: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -349,9 +350,10 @@ def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
-    """Yield (label, command) for two commands: one runs the group's first case, the other all its cases.
+    """Yield (label, command) twice: for the first case of the group, and for all cases of the group.
 
-    A command is left out if none can be made, or if it has characters that a log cannot show.
+    The commands run these cases again. A command is left out if it cannot be built, or if it has characters
+    that a log cannot show.
     """
     from evalgate.reporting.repro_command import (  # only needed if a case fails
         build_group_command,

@@ -95,8 +95,8 @@ def build_trace_graph(
     that was offered to a model is a node even if it was not called.
 
     The caller of a tool is the author that its span names. If the span names no author, the caller is the
-    agent of the nearest agent span around it. The caller of an agent is found in the same way, but without
-    the author.
+    agent of the nearest agent span that encloses the tool's span. The caller of an agent is always the agent
+    of the nearest enclosing agent span; without such a span, the agent has no caller.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)

@@ -50,7 +50,7 @@ def find_affected(
     Args:
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
-        rule_files: The `RuleFiles` with which the plan was made.
+        rule_files: The chooser of rule files (base branch's or checked-out) with which the plan was made.
         base_revision: The commit with which the change is compared; "" for none. A pull request is also
             compared with its target branch.
 
@@ -121,12 +121,12 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return `known` with `unknown_because` set on each suite that has an outdated list of opened files.
+    """Mark the suites with outdated lists of opened files; return `known` with the marked suites.
 
-    Every change affects a suite with this field. The list names the files that the agent opened in a stored
-    run. It is outdated if a listed file was edited after this run, because the edited file may open further
-    files. Files in `changed` do not count, because they affect the suite anyway. Files that git does not
-    track do not count, either.
+    The mark is the reason in `unknown_because`, with which every change affects the suite. The list names
+    the files that the agent opened in a stored run. It is outdated if a listed file was edited after this
+    run: with the edit, the agent may open further files. Edits of files in `changed` do not count, because
+    they affect the suite anyway. Files that git does not track do not count, either.
 
     Raises:
         UnknownChangeError: git fails.
@@ -157,10 +157,11 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
-    """Return `known` with `unknown_because` set on each suite with opened files that git does not track.
+    """Mark the suites with opened files that git does not track; return `known` with the marked suites.
 
-    Every change affects a suite with this field. The text of the field names one of the files. Files that a
-    glob in `known.ignored` matches do not count.
+    The mark is the reason in `unknown_because`, with which every change affects the suite: git cannot tell
+    whether these files changed. The reason names one of the files. Files that a glob in `known.ignored`
+    matches do not count.
 
     Raises:
         UnknownChangeError: git fails.
@@ -198,7 +199,10 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
-    """Yield possible paths of the files that the section `agent` names; most of the paths do not exist."""
+    """Yield each path that the entry point or another text in the section `agent` may mean.
+
+    The paths are guesses, and most of them do not exist: each word of a command counts, for example.
+    """
     options = agent.settings.model_extra or {}
     entry = agent.name if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
@@ -217,8 +221,8 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
 def _iter_texts(value: object) -> Iterator[str]:
     """Yield every string in `value`, a setting of the agent, because the string may be a path.
 
-    Strings in nested mappings, lists and tuples are yielded too, but no keys of mappings. For a mapping with
-    the keys `context` and `dockerfile`, yield the joined path of the Dockerfile as well.
+    Strings in nested lists, tuples and mappings are yielded, too; keys of mappings are not. For a mapping
+    with the keys `context` and `dockerfile`, the joined path `CONTEXT/DOCKERFILE` is added.
     """
     if isinstance(value, str):
         yield value
@@ -231,7 +235,10 @@ def _iter_texts(value: object) -> Iterator[str]:
 
 
 def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
-    """Yield a `SuiteScope` for each suite of the thresholds file, then for each eval set in no suite."""
+    """Yield the `SuiteScope` (files that concern a suite) of each suite in the thresholds file.
+
+    After these, yield one for each eval set that is in no suite: it counts as a suite of its own.
+    """
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
@@ -271,11 +278,12 @@ def _join_tracked_files(
 ) -> tuple[frozenset[str], str]:
     """Return (files that the agent opens in `eval_sets`, reason why every change affects these eval sets).
 
-    The reason is the end of a sentence; "" if there is none. There is a reason in two cases:
+    `tracked` has the opened files by eval set; None if they are not tracked. `has_globs` is True if the suite
+    has globs (`affects`), which tell the files that concern it. The reason is the end of a sentence; "" if
+    these files are known. They are unknown in two cases:
 
     - `tracked` has no list for one of the eval sets.
-    - `tracked` is None, because no files are tracked, and `has_globs` is False: no globs tell which files
-      concern the suite.
+    - `tracked` is None, and `has_globs` is False.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -325,8 +333,8 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
     """Return the files that the agent opened, by eval set; () if the agent does not track opened files.
 
-    Lists of files that would be incomplete are left out. These are the lists of eval sets of which only some
-    cases were selected, or in which a case has no answered run.
+    An eval set is left out if its list would be incomplete: only some of its cases were selected, or a case
+    has no run in which the agent answered.
     """
     if not isinstance(agent, TracksFiles):
         return ()

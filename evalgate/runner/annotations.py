@@ -1,4 +1,4 @@
-"""Annotations of failing cases on the lines of their eval sets, ordered by groups of failures."""
+"""Build CI annotations: messages about failing cases, each on the line of its case in the eval-set file."""
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -13,10 +13,10 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases that count for the gate, taking one case of each failure group in turn.
+    """Return the failing cases that count for the gate, in an order that shows different failures first.
 
-    The first case of each failure group comes first, then the second case of each group, and so on. A failure
-    group holds the cases that failed in the same way. Cases without a group come last.
+    A failure group holds the cases that failed in the same way. The first case of every group comes first,
+    then the second case of every group, and so on. Cases without a group come last.
     """
     findings = {finding.case.key: finding for finding in list_findings(record)}
     rounds = zip_longest(*[group.cases for group in list_failure_groups(record)])
@@ -36,9 +36,10 @@ def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator
 
 
 def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
-    """Return the annotations of a check run on GitHub, at most `MOST_ANNOTATIONS_A_REQUEST`.
+    """Return an annotation for each failing case, for a check run on GitHub.
 
-    If there are more failing cases, the last annotation states the number of cases without an annotation.
+    GitHub accepts at most `MOST_ANNOTATIONS_A_REQUEST` annotations. If there are more failing cases, the last
+    annotation states the number of the cases without one.
     Paths in the record are relative to `folder`, which is relative to the repository's root.
     """
     findings = list_annotated_findings(record)

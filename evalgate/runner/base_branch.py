@@ -50,18 +50,17 @@ _PATHS_AT_ONCE = 200
 
 @frozen
 class BaseVersion:
-    """Version of a file on the base branch: a copy, or the reason why there is none.
+    """Base branch's version of a file: a copy of it, or the information that there is none to use.
 
-    If `copy` is None and `is_missing_on_base` is False, the checked-out file is used. There are three
-    possible causes: the rules of the base branch do not apply, git does not know the base branch's commit, or
-    the branch lacks the file and git does not track the file. If `is_missing_on_base` is True, the caller
-    decides: most rules are then read from the checked-out file, but a baseline counts as missing.
+    Without a copy, the caller uses the checked-out file: the rules of the base branch do not apply, git does
+    not know the base branch's commit, or the branch lacks the file. But if `is_missing_on_base` is True, the
+    caller decides: most rules are then read from the checked-out file, while a baseline counts as missing.
     """
 
     copy: Path | None = None
-    """Copy of the base branch's file; None if the branch has no file, or the checked-out file is used."""
+    """Path of a copy of the base branch's file; None if there is no copy."""
     is_missing_on_base: bool = False
-    """True if git tracks the checked-out file, and the base branch lacks the file."""
+    """True if git tracks the checked-out file, and the base branch lacks it, so that it is new."""
 
 
 @dataclass
@@ -75,8 +74,8 @@ class RuleFiles:
     folder: Path
     environ: Mapping[str, str]
     policy: Policy | None = None
-    """Value of `--policy`. None means `base` if an unmerged change is tested and git knows its target branch;
-    otherwise None means `head`."""
+    """Value of `--policy`: `base` for the base branch's rules, `head` for the checked-out rules. None means
+    `base` if an unmerged change is tested and git knows its target branch; otherwise None means `head`."""
     _unverified: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
     _notices: list[str] = field(default_factory=list)
@@ -128,7 +127,7 @@ class RuleFiles:
 
     @cached_property
     def base_commit(self) -> str:
-        """Return the base branch's commit; "" if its rules do not apply, or git does not know the commit."""
+        """Return the base branch's commit; "" if the branch's rules do not apply, or git does not know it."""
         return find_base_commit(self.folder, self.environ) if self.applies_base_rules else ""
 
     @cached_property
@@ -153,7 +152,7 @@ class RuleFiles:
 
     @property
     def lacks_base_commit(self) -> bool:
-        """Return True if the base branch's rules apply, but git does not know its commit."""
+        """Return True if the base branch's rules apply, but git does not know the branch's commit."""
         return self.applies_base_rules and not self.base_commit
 
     def find_target_commit(self) -> str:
@@ -189,9 +188,9 @@ class RuleFiles:
         )
 
     def note_unverified(self, path: str) -> None:
-        """Note, for a notice, that the change's own version of a file was read.
+        """Add a file to the notice that lists the files that were read from the change itself.
 
-        Call this if git does not know the base branch's commit.
+        Call this after such a read, if git does not know the base branch's commit.
         """
         self._unverified.append(path)
 
@@ -206,7 +205,9 @@ class RuleFiles:
         return self.find_default_base_file() or find_thresholds_file(self.folder)
 
     def find_default_base_file(self) -> Path | None:
-        """Return the path of the base branch's thresholds file; None if it is missing or does not apply.
+        """Return the path of the base branch's thresholds file, as a path in the working folder.
+
+        Return None if the branch has no such file, or if its rules do not apply.
 
         Raises:
             InvalidInputError: git cannot read a file of the base branch.
@@ -251,7 +252,7 @@ class RuleFiles:
     def _is_folder(self, path: str) -> bool:
         """Return True if `path` is a folder on the base branch.
 
-        Also return True if it is a folder in the working folder, unless it is a file on the base branch.
+        If the branch has nothing at `path`, or its rules do not apply, the working folder decides.
         """
         if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
             return True
@@ -299,7 +300,7 @@ class RuleFiles:
     def list_outdated_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the tracked files at the pathspecs `paths` that only the base branch has changed.
 
-        The checked-out files are as they were when the change branched off. Return [] if git cannot tell.
+        The change still has these files as they were when it branched off. Return [] if git cannot tell.
         `options` are options of `git diff`.
         """
         changed, commits = self.list_changed_files(*paths, options=options), self._common_commits
@@ -327,10 +328,11 @@ class RuleFiles:
         return [self.format_relative_path(top / name) for name in names if name]
 
     def copy_base_version(self, path: Path) -> BaseVersion:
-        """Copy the base branch's version of a file, and return the copy.
+        """Copy the base branch's version of a file to a temporary folder, and return the copy.
 
-        If the branch's rules do not apply, or git does not know its commit, the result has no copy. If the
-        change edits the file, the report gets a notice. `path` is absolute or relative to the working folder.
+        The result has no copy if the branch's rules do not apply, if git does not know its commit, or if the
+        branch lacks the file. If the change edits the file, a notice is added. `path` is absolute or relative
+        to the working folder.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit; git cannot
@@ -374,7 +376,9 @@ class RuleFiles:
         return copy
 
     def handle_missing_base(self, path: str) -> None:
-        """Note that the change's own version of a file is read, because git does not know the base commit.
+        """Add the file `path` to the notice about files that are read from the change itself.
+
+        Call this if git does not know the base commit.
 
         Raises:
             InvalidInputError: `--policy base` is given.
@@ -390,10 +394,10 @@ class RuleFiles:
 
 
 def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
-    """Yield `path`, each link on the way to its file, and the path of the file without links.
+    """Yield `path`, then each link that it leads through, then the final path with all links resolved.
 
-    All paths are relative to `folder`. The file need not exist. An edit of any of these links could lead to
-    another file.
+    All paths are relative to `folder`. The file need not exist. Callers need the links because an edit of any
+    of them could make `path` lead to another file.
     """
     from evalgate.agents.host.opened_files import follow_links
 

@@ -19,8 +19,8 @@ _SHOWN_OF_COMMIT = 12
 def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore:
     """Open the store of the baseline that `gate.baseline` or `--baseline` names.
 
-    `name` is a path, or the name of another kind of store such as `branch:NAME`. If `name` is a path, an
-    unmerged change gets the base branch's version of the file.
+    `name` is a path, or the name of another kind of store such as `branch:NAME`. If `name` is a path and an
+    unmerged change is tested, the store holds the base branch's version of the file.
 
     Raises:
         InvalidInputError: `name` is wrong, or the base branch's version of the file cannot be read.
@@ -54,9 +54,10 @@ def open_anchor_store(name: str, workspace: Workspace, rule_files: RuleFiles) ->
 def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] | None) -> BaselineStore:
     """Return the store of the baseline in the file `path`.
 
-    If the base branch's rules apply and git knows its commit, the base branch's version is read at once, and
-    the store is read-only. Otherwise, or if git tracks no such file, the store uses the checked-out file.
-    `owner` is (user id, group id) for files that the store writes; None for the ids of this process.
+    If the base branch's rules apply and git knows the branch's commit, the branch's version is read at once,
+    and the store is read-only. A file that git tracks and that the branch lacks counts as no baseline. In
+    all other cases, the store uses the checked-out file. `owner` is (user id, group id) for files that the
+    store writes; None for the ids of this process.
 
     Raises:
         InvalidInputError: `--policy base` is given and git does not know the base commit; or the base

@@ -17,7 +17,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 @frozen
 class BaselineTarget:
-    """The baseline that a command reads or writes, with the thresholds file that applies to it."""
+    """Baseline that a command reads or writes, with its open store and the thresholds file that applies."""
 
     workspace: Workspace
     target: str
@@ -29,14 +29,14 @@ class BaselineTarget:
 
     @property
     def keep(self) -> int:
-        """Return the number of gate runs (runs of the whole gate) to keep in the baseline, per eval set."""
+        """Return how many gate runs (runs of the whole gate) the baseline keeps for each eval set."""
         return self.config.gate.statistics.baseline_keep
 
     @property
     def next_step(self) -> str:
-        """Return the end of a message about an update: a blank and the user's next step, as ` Commit it.`.
+        """Return the user's next step after an update, with a leading blank, such as ` Commit it.`.
 
-        Return "" if the store needs no further step.
+        Return "" if the store needs no further step. The text is appended to a message.
         """
         return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
 
@@ -56,11 +56,11 @@ class BaselineTarget:
 
 
 def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) -> BaselineTarget:
-    """Return the baseline with the name `to`, and the thresholds file that applies to it.
+    """Find the baseline and the thresholds file of a command, and open the baseline's store.
 
-    If `to` is None, the name is `gate.baseline` of the thresholds file; without this setting, the default
-    path. `thresholds_file` is the path of the thresholds file. If `thresholds_file` is None, read the file in
-    `folder`; without a file, take the defaults.
+    `to` is the name of the baseline. None: the name is `gate.baseline` of the thresholds file, or the default
+    path without this setting. `thresholds_file` is the path of the thresholds file. None: the file in
+    `folder` is read; if there is none, the default settings apply.
 
     Raises:
         InvalidInputError: the folder or the thresholds file does not exist, the thresholds file is wrong, or
@@ -81,7 +81,7 @@ def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) ->
 
 
 def find_baseline(workspace: Workspace) -> str | None:
-    """Return the default path of a baseline; None if there is nothing at this path."""
+    """Return the default path of a baseline if something exists at this path; otherwise None."""
     return DEFAULT_BASELINE if is_taken(workspace.folder / DEFAULT_BASELINE) else None
 
 

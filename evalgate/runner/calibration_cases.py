@@ -41,12 +41,12 @@ class CalibrationCase(BaseModel):
     user: str
     response: str
     expected: str | None = None
-    """Expected response, for a metric that compares with one."""
+    """Expected response, for a metric that compares responses with an expected response; else None."""
     rubrics: Mapping[str, str] = Field(default_factory=dict)
     """Rubrics in addition to those of the metric: maps the id of a rubric to its text."""
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
-    """True if people let the response pass, False if not; or the score that people gave."""
+    """People's judgement of the response: True for a pass, False for a failure, or a number for a score."""
     tolerance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     """Largest allowed difference between the judge's score and the label, if the label is a score."""
 

@@ -20,7 +20,7 @@ _SCOPE_KEYS = ("ids", "tags")
 def add_case_checks(
     suites: Sequence[Suite], thresholds: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of their case notes added; each check is for its own case only.
+    """Return the suites with the checks in their case notes as further metrics, each for its own case.
 
     Raises:
         InvalidInputError: a check is wrong; the error lists every wrong check with its line in the notes.
@@ -73,10 +73,10 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check of a case if the thresholds file has a check with the same name.
+    """Yield a problem for each check of a case with the name of a check in the thresholds file.
 
-    Each key `ids` or `tags` of a check is a problem, too, because a check in case notes is for its case only.
-    `sections` are the checks of the case `eval_id` by name.
+    Each key `ids` or `tags` is a problem, too: it selects cases, and a check in case notes is for its own
+    case only. `sections` are the checks of the case `eval_id` by name.
     """
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)

@@ -21,10 +21,11 @@ def resolve_case_policies(
     *,
     is_part: bool = False,
 ) -> CasePolicies:
-    """Return the policies of cases, from their own tags and `case_rules`. Later rules override earlier ones.
+    """Return the policy of each case that has tags of its own or matches a rule in `case_rules`.
 
-    A case keeps its own tags, and each matching rule adds tags. If `is_part` is True, `eval_sets` hold only
-    the cases that the user selected.
+    If several rules match a case, later rules override earlier ones. Tags add up: a case keeps its own tags,
+    and each matching rule adds tags. If `is_part` is True, `eval_sets` hold only the cases that the user
+    selected.
 
     Raises:
         InvalidInputError: a rule names a metric that is not among the criteria. If `is_part` is False, it is

@@ -54,7 +54,7 @@ class _AttemptResult:
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
     """Kind of retry that could succeed. `alone`: as the only case in a worker process. `later`: after a
-    pause. `elsewhere`: on another machine. `no`: no retry could succeed."""
+    pause. `elsewhere`: on another machine. `no`: the attempt needs no retry, or no retry could succeed."""
     retry_after_s: float | None = None
     """Pause in seconds for which the service asked; None if it asked for no pause."""
 
@@ -81,7 +81,10 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return `run` with the failed attempts, and with `user_usage` summed over all attempts."""
+        """Return `run` with the failed attempts, and with the simulated users' usage of all attempts added.
+
+        Without a failed attempt, `run` is returned unchanged.
+        """
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -107,8 +110,8 @@ class CaseRunner:
             create_user: Function that creates the (scripted or simulated) user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
             stop_reason: Function that returns the reason why no further run may begin, such as a spent
-                budget; None if there is no reason. It is called before each retry, except after the death of
-                a worker: only the retry shows if the case was the cause of the death.
+                budget; None if there is no reason. It is called before a retry. It is not called after the
+                death of a worker: this retry is always made, to find out if the case was the cause.
             create_trace: Function that creates the trace of a run; None if runs keep no trace.
         """
         self._agent = agent
@@ -160,8 +163,8 @@ class CaseRunner:
     ) -> _AttemptResult:
         """Run a case once in the slot that the caller holds, and report to the throttle how it ended.
 
-        For a case with recorded replies the agent is not asked: the recorded replies are the result. If
-        `alone` is True, no other case runs in the same worker. `run_number` is 1-based.
+        If the case has recorded replies, these are the result, and the agent is not asked. If `alone` is
+        True, no other case runs in the same worker. `run_number` is 1-based.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
@@ -212,10 +215,10 @@ class CaseRunner:
 
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
-    """Check that the agent can use the case's tool mocks and its recording of tool results.
+    """Check that the agent can use the case's tool mocks and the case's recording of tool results.
 
     Raises:
-        AgentError: the agent cannot use them, with the outcome `faulted`.
+        AgentError: the agent cannot use one of them. The outcome of the run is then `faulted`.
     """
     for mock in case.tool_mocks:
         if mock.unsupported:
@@ -238,7 +241,10 @@ _UNSUPPORTED_RECORDING = (
 
 
 class _ConversationDriver:
-    """One conversation between a user and the agent. Its turns are kept if a later turn fails."""
+    """Driver of one conversation between a user and the agent.
+
+    If a turn fails, `build_run` returns a run with the turns before it.
+    """
 
     def __init__(self, user: User, throttle: Throttle, slot: Slot) -> None:
         self.session: AgentSession | None = None
@@ -307,7 +313,7 @@ class _ConversationDriver:
     ) -> CaseRun:
         """Build the run from the turns so far.
 
-        `unasked` are replies of a recording that come after the last message that was sent. `usage` and
+        `unasked` are further replies of a recording, after the reply to the case's last message. `usage` and
         `final_state` are None if they are not known.
         """
         session_id, user_id = get_session_ids(self.session)

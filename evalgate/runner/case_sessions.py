@@ -23,9 +23,9 @@ def complete_sessions(
     the user selected only some of the eval sets.
 
     Raises:
-        InvalidInputError: the session file cannot be read or holds no session. If `is_part` is False, it is
-            also raised if there is a session file, but no eval set in Google ADK's old format: only this
-            format uses the file.
+        InvalidInputError: the session file cannot be read or holds no session. It is also raised for a file
+            without effect: no eval set has Google ADK's old format, which alone uses the file, and `is_part`
+            is False.
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
@@ -46,7 +46,7 @@ def complete_sessions(
 def _set_initial_session(
     eval_sets: Sequence[EvalSet], file: str, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with the session in `file` set on cases in Google ADK's old format (turn lists).
+    """Return the eval sets; cases in Google ADK's old format (a list of turns) get the session in `file`.
 
     Raises:
         InvalidInputError: the file cannot be read or holds no session. If `is_part` is False, it is also

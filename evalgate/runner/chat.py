@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @frozen
 class AgentSetup:
-    """The settings of an agent that can be built, and of the session with which its conversations begin."""
+    """Settings from which an agent is built, and the session with which each of its conversations begins."""
 
     spec: AgentSpec
     executor: ExecutorConfig
@@ -122,7 +122,7 @@ def read_state(path: Path, shown_as: str) -> JsonObject:
 
 
 class ChatError(Exception):
-    """The agent gave no reply in a turn. The conversation has ended; a new conversation may begin."""
+    """Error for a turn without a reply of the agent. It ends the conversation; a new one may begin."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -139,16 +139,16 @@ class ChatTurn:
     usage: Usage | None = None
     """Tokens and cost of this turn; None if the agent reports no usage."""
     trace: tuple[TraceSpan, ...] = ()
-    """Trace spans of the turn, with times relative to its start; () if the conversation keeps no trace."""
+    """Trace spans of the turn, with times relative to the turn's start; () if turns keep no trace."""
 
 
 class Chat:
     """Conversation of a person with a started agent. When it has ended, a new conversation can begin.
 
     A turn that fails or is cancelled ends the conversation, because an agent can neither undo nor continue
-    half a turn. The turns before this turn stay in `turns`, and `is_cut_off` is True if there are any. The
-    agent's next session does not know them. So while `is_cut_off` is True, call `begin_again` to forget them,
-    or `repeat_turns` to send them again, before `send_message`.
+    half a turn. The turns before this turn stay in `turns`, but the agent's next session does not know them.
+    If there are such turns, `is_cut_off` is True. Then call `begin_again` to forget them, or `repeat_turns`
+    to send them again, before the next `send_message`.
     """
 
     def __init__(
@@ -181,7 +181,10 @@ class Chat:
 
     @property
     def state(self) -> JsonObject | None:
-        """Return the session's state after the last turn; None if the agent reports no state."""
+        """Return the agent's session state after the last turn.
+
+        Return None before the first turn, and if the agent reports no state.
+        """
         return self._last.final_state
 
     async def send_message(self, text: str, on_event: Callable[[Event], None] = lambda _: None) -> ChatTurn:

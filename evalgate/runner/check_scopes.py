@@ -22,7 +22,7 @@ def limit_checks(
     """Return the metrics; a check that has `ids` or `tags` is limited to the matching cases.
 
     `case_policies` hold the tags of the cases. `is_part` is True if the user selected only some of the cases.
-    A check that matches none of the selected cases is then left out.
+    Then a check that matches none of these is left out. Otherwise it is an error.
 
     Raises:
         InvalidInputError: `is_part` is False, and a check matches no case, or has an id without wildcards
@@ -53,9 +53,9 @@ def limit_checks(
 def find_unscored_cases(
     eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield one problem if some cases of the eval set have no metric; nothing if each case has a metric.
+    """Yield one problem if the eval set has cases without a metric: they would be run and not scored.
 
-    Runs of a case without a metric would have no score. `get_metrics` returns the metrics of a case.
+    Yield nothing if each case has a metric. `get_metrics` returns the metrics of a case.
     """
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:

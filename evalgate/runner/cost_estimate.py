@@ -14,7 +14,7 @@ _NOTHING = Usage()
 
 @frozen
 class UsageEstimate:
-    """Expected tokens and cost of one part of the usage, such as the agent's, or of all parts."""
+    """Tokens and cost to expect for the agent, the judges, the simulated users, or all of them together."""
 
     tokens: float = 0.0
     usd: float = 0.0
@@ -139,10 +139,11 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Return the names of judged metrics that have other settings in the baseline, or are not in it.
+    """Return the names of judged metrics that the baseline lacks, or has with a different fingerprint.
 
-    Settings, such as the judge, are compared by fingerprint. `judged` has the fingerprints of each case's
-    judged metrics, by metric name. Only cases that are in `keys` and in the baseline are compared.
+    The fingerprint covers the judge and the metric's other settings, on which the cost depends. `judged` has
+    the present fingerprints of each case's judged metrics, by metric name. Only cases that are in `keys` and
+    in the baseline are compared.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
@@ -164,8 +165,8 @@ def describe_estimate(
     """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
     `spent` is the part of the budget that is used already; None for nothing. `others` are the names of
-    metrics that have another judge or other settings in the baseline. `growth` is the largest factor by
-    which `runs: auto` may multiply the runs.
+    metrics that had a different judge or different settings in the baseline. `growth` is the largest factor
+    by which `runs: auto` may multiply the runs; 1 if the number of runs is fixed.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))

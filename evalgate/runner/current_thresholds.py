@@ -18,30 +18,31 @@ from evalgate.runner.validation import load_suites
 
 @frozen
 class CurrentCases:
-    """Cases of today's eval sets, which tell which cases of a baseline count for the gate now."""
+    """Cases of today's eval sets, to find the cases of a baseline that still count for the gate."""
 
     gating: Mapping[CaseKey, CasePolicy] | None = None
     """Policies of the cases that can close the gate; None: the eval sets are unknown, so all cases count."""
     silent: frozenset[CaseKey] = frozenset()
     """Cases that cannot close the gate: quarantined cases, and imported cases that were not reviewed yet."""
     problem: str = ""
-    """Reason, as part of a sentence, why weights and quarantine of cases do not count; "" if they count."""
+    """Reason, as part of a sentence, why weights and quarantine of cases are not known. "" if they are known,
+    or if the thresholds file has none."""
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Return the weight of each case that can close the gate, by `eval_set_id/eval_id`."""
+        """Return the weight of each case in `gating`, by `eval_set_id/eval_id`; {} if `gating` is None."""
         known = self.gating or {}
         return {f"{key[0]}/{key[1]}": case_policy.weight for key, case_policy in known.items()}
 
     def select_gating_cases(self, baseline: Baseline) -> Baseline:
-        """Return the baseline without cases that cannot close the gate or are in no eval set of today."""
+        """Return the baseline with only the cases that are in `gating`; all its cases if `gating` is None."""
         known = self.gating
         if known is None:
             return baseline
         return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in known))
 
     def select_run_cases(self, baseline: Baseline) -> Baseline:
-        """Return the baseline without cases that are no longer run, because no eval set of today has them."""
+        """Return the baseline with only the cases of today's eval sets; all cases if these are unknown."""
         known = self.gating
         if known is None:
             return baseline
@@ -51,7 +52,7 @@ class CurrentCases:
     def describe_counted_cases(self, baseline: Baseline) -> str:
         """Return a sentence that says how many cases of the baseline count for the gate; "" if all do.
 
-        If the policies of the thresholds file are not known, the sentence says so.
+        If `problem` is set, return a sentence with this problem instead.
         """
         stored = len(baseline.cases)
         if self.problem:

@@ -89,11 +89,12 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
 
 
 def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns: Sequence[str]) -> None:
-    """Add notices about eval sets and case notes that differ from those of the base branch.
+    """Add notices about eval sets and case notes that differ between the change and the base branch.
 
-    The change edits or removes them, or the base branch has newer versions. `paths` are the paths of the eval
-    sets that are run. `patterns` are the entries of `eval_sets`: files, folders and globs. Files that git
-    does not track are left out. Nothing is added if git does not know the base commit.
+    Notices name the files that the change edits or removes, and files of which the base branch has newer
+    versions. `paths` are the paths of the eval sets that are run. `patterns` are the entries of `eval_sets`:
+    files, folders and globs. Files that git does not track are left out. Nothing is added if git does not
+    know the base commit.
     """
     named = [path for path in paths if path]
     steps = _list_steps(rule_files, (*named, *map(build_notes_name, named)))
@@ -132,11 +133,11 @@ def _list_changes(
 
 
 def _list_missing_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the eval sets of the base branch that `patterns` name, and that are missing here, as two lists.
+    """Return two lists of eval sets that `patterns` name, and that only the base branch has.
 
     The first list has the eval sets that the change removes. The second list has the eval sets that the base
-    branch has added since the change branched off. Files are recognized by their names, so a file in the
-    lists may be no eval set.
+    branch has added since the change branched off. Eval sets are recognized by their file names, so some of
+    the files may have other contents.
     """
     plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
     globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
@@ -150,9 +151,9 @@ def _may_be_eval_set(path: str) -> bool:
 
 
 def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
-    """Yield `pattern`, and the pattern with the links in its folder resolved, because git follows no links.
+    """Yield `pattern` and, if a link is in its folder, the pattern with the link resolved.
 
-    The folder of a pattern is the part before the first wildcard.
+    The folder is the part before the first wildcard. The second pattern is for git, which follows no links.
     """
     parts = PurePosixPath(pattern).parts
     count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
@@ -163,9 +164,9 @@ def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
 
 
 def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
-    """Return each path, all links on the way to its file, and the path of the file without links.
+    """Return, for each path: the path, each link that it leads through, and the final path without links.
 
-    Paths outside of the repository are left out.
+    The result is sorted. Paths outside of the repository are left out.
     """
     folder = os.path.realpath(rule_files.folder)
     top = Path(run_git(rule_files.folder, "rev-parse", "--show-toplevel"))
@@ -178,10 +179,11 @@ def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
 
 
 def note_local_plugins(rule_files: RuleFiles) -> None:
-    """Add a notice for each package with plugins that is installed from a folder of the repository.
+    """Add a notice for each plugin package that is installed from a folder that the change edits.
 
-    The notice is added only if the folder differs from the base branch. Nothing is added if the rules of the
-    base branch do not apply, or if git does not know the base commit.
+    The folder is in the repository, so the change's own plugin decides. A notice is also added if only the
+    base branch has edited the folder. Nothing is added if the rules of the base branch do not apply, or if
+    git does not know the base commit.
     """
     if not rule_files.base_commit:
         return
@@ -205,7 +207,7 @@ def note_local_plugins(rule_files: RuleFiles) -> None:
 
 
 def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
-    """Make judges ignore the caches that the change adds or edits; yield a notice for each of them.
+    """Make judges ignore each cache file that the change adds or edits, and yield a notice about it.
 
     The change could forge the stored answers. A cache that git does not track, such as a cache that CI
     restores, is still used. Call this only if the base branch's rules apply.

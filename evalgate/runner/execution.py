@@ -124,7 +124,8 @@ class PlanExecution:
     async def _check_entry_and_begin(self, hooks: RunHooks) -> None:
         """Wait until the agent's entry point is known to exist, then open the journal and call `on_begin`.
 
-        If the wait is interrupted, do the same, because an interrupted run also has a record.
+        If the wait is interrupted, the journal is opened and `on_begin` is called, too, because an
+        interrupted run also has a record.
 
         Raises:
             InvalidInputError: the agent's entry point does not exist. The journal is not opened then.
@@ -145,11 +146,11 @@ class PlanExecution:
         hooks.on_begin()
 
     async def make_runs(self) -> None:
-        """Make every missing run that the strategy wants. The agent must have been started."""
+        """Make every run that the strategy wants and that does not exist yet. The agent must be started."""
         await self._make_rounds(None)
 
     async def make_case_runs(self, index: int) -> None:
-        """Drop the runs of one case and make these runs again. The agent must have been started.
+        """Drop the runs of one case and run this case again. The agent must be started.
 
         `index` is the 0-based index of the case among all cases of the plan.
         """

@@ -1,6 +1,7 @@
-"""Compare a judge's verdicts with people's labels, and decide if the judge reaches `judge.floor`.
+"""Compare a judge's verdicts with people's labels, and decide if the judge reaches its floors.
 
-`judge.floor` holds the floors: minima for figures of the agreement between judge and people, such as kappa.
+A floor is the minimum of a figure for the agreement between judge and people, such as kappa. The section
+`judge.floor` has the floors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ class JudgeAssessment:
     fingerprint: str
     counts: LabelCounts
     undecided: int
-    """Number of answers that do not count, because as many people label them pass as fail."""
+    """Number of answers with a tie: equally many people labelled them pass and fail. They do not count."""
     accuracy: JudgeAccuracy
     floors: Mapping[str, tuple[float, FloorDecision]]
     """Maps the name of a figure, such as `tpr`, to (floor from 0 to 1, decision on this floor)."""
@@ -159,7 +160,7 @@ class PeopleAgreement:
     """Number of answers that both people labelled, at least 1."""
     agreed: int
     kappa: float | None
-    """Cohen's kappa, -1 to 1; None if all labels of both people are equal."""
+    """Cohen's kappa, -1 to 1; None if it is undefined, because both people used one and the same label."""
 
 
 def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:
@@ -199,7 +200,7 @@ class LabelCheck:
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
-    """Judged metrics without a sample: no answers of their judge were drawn for people to label."""
+    """Names of metrics without labels: no answers of their present judge were drawn for people to label."""
 
     @property
     def unreliable(self) -> tuple[str, ...]:
@@ -212,9 +213,10 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge that misses no floor, and one about the `unlabelled` metrics.
+        """Yield a sentence for each judge that reaches all floors, or has too few labels for a decision.
 
-        Such a judge reaches every minimum of `judge.floor`, or has too few labels for a decision.
+        Then yield one sentence about the `unlabelled` metrics, if any. Judges that miss a floor are left to
+        `unreliable`.
         """
         for each in self.assessments:
             if each.missed:
@@ -239,7 +241,7 @@ class LabelCheck:
 def check_label_floors(
     store: LabelStore, floors: Mapping[str, float], metrics: Iterable[BoundMetric]
 ) -> LabelCheck:
-    """Decide by people's labels in `store` if the judges of gating metrics reach their floors.
+    """Decide, from people's labels in `store`, if the judges of the gating metrics reach their floors.
 
     `floors` has the floor (minimum, 0 to 1) of each figure by the figure's name, such as `tpr`.
     """

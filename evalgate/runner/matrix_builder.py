@@ -49,8 +49,8 @@ reference) and with this variant."""
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
     """Compare every variant with the first variant (the reference), and choose the winner.
 
-    `again` holds fresh runs of the first variant and the winner, or None without fresh runs. Fresh runs are
-    compared in a second matrix, which the result contains: it confirms the winner or not.
+    `again` holds fresh runs of the first variant and the winner; None if there are no fresh runs. They are
+    compared in a second matrix, a field of the result, which confirms the winner or does not.
     """
     records = measured.records
     statistics = _build_statistics(measured.variants[0].plan)
@@ -83,7 +83,7 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 
 def _build_statistics(plan: Plan) -> StatisticalPolicy:
-    """Return the settings of the comparison, in which the runs of the first variant are the baseline."""
+    """Return the settings of the statistical tests, with the runs of the first variant as the baseline."""
     limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
     fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
@@ -168,7 +168,7 @@ def _compare_usage(
 
 
 def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
-    """Return the mean of a usage figure over the runs of each case in `common`.
+    """Return, for each case in `common`, the mean of a usage figure over the runs of the case.
 
     Return None if there is no case, or if a run does not report the figure. Runs that failed through no fault
     of the agent do not count.
@@ -233,11 +233,11 @@ def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
 def _compute_mean_score(
     metric: str, table: ScoreTable, rows: Collection[str], ranges: Mapping[str, Range]
 ) -> float | None:
-    """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score.
+    """Return a metric's mean score over the cases in `rows`, by the cases' weights; None without a score.
 
-    `table` holds scores as shares of the metric's range, and `rows` are names of its rows. `ranges` are the
-    ranges of metrics by name, to convert the mean to a score. `metric` is the name of the metric. If another
-    metric has the same name, a number such as ` #2` follows, which is ignored.
+    `table` has a row of scores for each case, as shares of the metric's range. `rows` are the names of the
+    rows to use. `ranges` has the range of each metric by name, to convert the mean back to a score. `metric`
+    is the metric's name; an ending such as ` #2`, which tells metrics of the same name apart, is ignored.
     """
     means, weights = [], []
     for name, scores in table.cases.items():
@@ -250,9 +250,9 @@ def _compute_mean_score(
 
 
 def _list_cases(variants: Sequence[Variant], records: Sequence[Record]) -> tuple[VariantCase, ...]:
-    """Return the gating cases with the passed runs of each variant.
+    """Return the gating cases, each with the number of passed runs of every variant.
 
-    Cases in which the variants' shares of passed runs differ most come first.
+    The cases are sorted: first those with the largest difference between the variants' shares of passed runs.
     """
     found = []
     for cases in zip(*(record.cases for record in records), strict=True):
@@ -291,10 +291,10 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if the replies to each case are equal in all runs of all variants.
+    """Return True if, in each case, all runs of all variants have the same replies.
 
-    Then the agent perhaps ignores the varied settings. Runs that failed through no fault of the agent do not
-    count.
+    That is a sign that the agent ignores the varied settings. Runs that failed through no fault of the agent
+    do not count.
     """
     for cases in zip(*(record.cases for record in records), strict=True):
         replies = [

@@ -28,11 +28,11 @@ def build_message_cases(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation.
+    """Return one case for each conversation, with its messages and without expectations.
 
-    A conversation is a list of at least one message. `eval_id` is the id of the case, if there is only one
-    conversation. If it is None, the id of each case is made from its first message, redacted by `hide`. Such
-    ids differ from each other and from the ids in `taken`.
+    A conversation is a list of at least one message. If there is only one conversation, `eval_id` may be the
+    id of its case. If `eval_id` is None, the id of a case is made from its first message, redacted by `hide`.
+    These ids differ from each other and from the ids in `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:
@@ -100,7 +100,7 @@ def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     - A file `.yaml`, `.yml` or `.json` holds a list of conversations; a conversation is a list of messages.
       A single list of messages is one conversation.
     - Any other file has a message on each line, and a blank line or `---` between conversations.
-    - For the name `-`, standard input is read in the form of such other files.
+    - For the name `-`, standard input is read, in the same form as any other file.
 
     Raises:
         InvalidInputError: the file cannot be read, has another form, or holds no message.

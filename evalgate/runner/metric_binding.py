@@ -108,7 +108,7 @@ async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[N
 def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
     """Yield the problems in criteria that can be found from the thresholds file alone.
 
-    Custom metrics and metrics of other packages are not checked. A metric that lacks its judge is no problem.
+    Custom metrics, metrics of other packages, and the settings of judges are not checked.
     """
     context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.effective_criteria:
@@ -160,7 +160,7 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
 
 
 def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> list[Problem]:
-    """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
+    """Return a problem if a threshold in a `test_config.json` is so low that every score reaches it.
 
     Return [] otherwise. evalgate's own files need no check: thresholds outside of the metric's range are
     refused when such a file is read. Metrics of other packages are not checked: their range is not known.
@@ -266,8 +266,9 @@ def _read_code(
 def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresholds:
     """Return `adjacent`, the thresholds of a `.metrics.json`, with the custom metrics of `thresholds` added.
 
-    The custom metrics are Python functions that replace evaluators in Go code: only tRPC-Agent-Go can call Go
-    code. If `adjacent` has another format, it is returned unchanged.
+    A `.metrics.json` of tRPC-Agent-Go may name evaluators in Go code, which evalgate cannot call. Custom
+    metrics (Python functions) of the same names replace them. If `adjacent` is the content of another kind of
+    file, it is returned unchanged.
     """
     if adjacent.dialect != "trpc" or not thresholds.config.custom_metrics:
         return adjacent
@@ -282,7 +283,7 @@ def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresh
 
 
 def _is_registered(name: str, thresholds: Thresholds) -> bool:
-    """Return True if `name` is a metric of evalgate that the thresholds file may name.
+    """Return True if `name` is a metric of evalgate's own, and a file like `thresholds` may name it.
 
     A `.metrics.json` may name only metrics with the prefix `trpc/`, and metrics of sections such as `checks`.
     Any other thresholds file may name every metric.

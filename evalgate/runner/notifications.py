@@ -141,9 +141,10 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of OpenTelemetry's variable `name`, or of its variant for logs if that is set.
+    """Return an OpenTelemetry setting: the value of its variable for logs, or else of the variable `name`.
 
-    The name of the variant has `_OTLP_LOGS_` in place of `_OTLP_`. Return "" if neither variable is set.
+    The variable for logs has the name `name` with `_OTLP_LOGS_` in place of `_OTLP_`. Return "" if neither
+    variable is set.
     """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()

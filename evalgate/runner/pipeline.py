@@ -66,7 +66,7 @@ class OpenCheckpoints:
         self._checkpoints.append(self._stack.enter_context(checkpoint))
 
     def mark_published(self) -> None:
-        """Note in every checkpoint that the record was written, so that its journal can be deleted."""
+        """Tell every checkpoint that the record was written, so that the journals can be deleted."""
         for each in self._checkpoints:
             each.mark_published()
 
@@ -93,7 +93,8 @@ class RunOptions:
     resume: bool = False
     """True to continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
-    """Redactor of the runs in the journal, shared with the publisher, which need not redact them again."""
+    """Redactor of the runs in the journal. The publisher uses the same one, and need not redact them again.
+    None: a redactor is made for the journal alone."""
     checkpoints: OpenCheckpoints | None = None
     """Context that keeps the journal open until the caller has published the record. With None, the journal
     is closed at the end of the run, and its file is kept."""
@@ -253,8 +254,8 @@ def prepare_run(
 def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
     """Make the redactor hide the secrets of the agent's env files, and keep the plan's notices visible.
 
-    A text that the agent announces as a secret (`::add-mask::`) is not hidden if it occurs in a notice of the
-    plan. Otherwise an agent could hide the notice that its change edits the eval sets.
+    An agent can announce secrets (`::add-mask::`), which are hidden. A text in a notice of the plan is not:
+    otherwise an agent could hide, for example, the notice that its change edits the eval sets.
     """
     if plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)
@@ -412,7 +413,8 @@ def build_record_from_runs(
     start of the runs, and `duration_s` the duration of all runs in seconds.
 
     Raises:
-        InvalidInputError: the baseline, or the baseline of `gate.anchor`, does not exist or cannot be read.
+        InvalidInputError: the baseline or that of `gate.anchor` cannot be read. It is also raised if the
+            latter does not exist, or if the baseline is named on the command line and does not exist.
     """
     from evalgate.runner.record_builder import RunTiming
 

@@ -55,7 +55,7 @@ class Plan:
     suites: tuple[Suite, ...]
     agent: AgentSpec
     runs: int | Literal["auto"]
-    """Number of runs of each case. If the user gave none, `run_strategy.apply_default_runs` changes it."""
+    """Number of runs of each case. If the user gave none, `run_strategy.apply_default_runs` chooses it."""
     gate: GateConfig
     baseline_store: BaselineStore | None
     agent_environ: Mapping[str, str]
@@ -102,10 +102,10 @@ class Plan:
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
-        """Return the ids of the eval sets of which all cases are selected; None if all sets are complete.
+        """Return the ids of the eval sets that run with all their cases; None if all eval sets do.
 
-        Without `eval_sets` in the thresholds file, it is not known which eval sets there are. Then the result
-        is never None.
+        All eval sets are those that the thresholds file lists. If the file lists none (`eval_sets`), the
+        result is never None, because there may be eval sets that do not run.
         """
         if not self.is_part:
             return None
@@ -438,10 +438,10 @@ def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`; if no eval set is complete, `min_cases` is at most the number of selected cases.
+    """Return `gate`; if no eval set is complete, lower `min_cases` to the number of selected cases.
 
-    Without a complete eval set, the user selected few cases on purpose, so that their small number is no
-    reason to refuse a verdict.
+    Then the user selected few cases on purpose, so that their small number is no reason to refuse a verdict.
+    A `min_cases` that is smaller already is kept.
     """
     if any(suite.eval_set.is_whole for suite in suites):
         return gate

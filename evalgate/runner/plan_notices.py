@@ -27,7 +27,7 @@ def iter_setup_notices(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]
 def iter_suite_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
     """Yield the notices about the thresholds files and eval sets of all suites.
 
-    The notices are about ignored contents, metrics for which the cases have no expectations, and old formats.
+    They report ignored keys, old file formats, and metrics that compare tool calls if no case expects one.
     `session` is the section `session` of the thresholds file; None if there is no such section.
     """
     for thresholds in {id(suite.thresholds): suite.thresholds for suite in suites}.values():
@@ -65,7 +65,10 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
 
 
 def _describe_old_files(eval_sets: Sequence[EvalSet], session: SessionConfig | None) -> Iterator[str]:
-    """Yield one notice if files have the format (a JSON list) that Google ADK used before its eval sets."""
+    """Yield one notice if files have Google ADK's format from before eval sets (a JSON list).
+
+    It states the command that converts the first file; `session` may name its initial session.
+    """
     old = [each for each in eval_sets if each.format_name == "adk-legacy" and each.path]
     if not old:
         return

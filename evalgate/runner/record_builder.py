@@ -130,7 +130,7 @@ def build_gate_input(
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
     """Return the ids of the eval sets from which arguments `FILE:CASE` selected only some of the cases.
 
-    Return () if options such as `--tag` selected the cases: `Record.selection` then describes the selection.
+    Return () if options such as `--tag` selected cases: then `Record.selection` describes what was left out.
     """
     if plan.selection is not None:
         return ()
@@ -196,10 +196,11 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 def score_and_decide(
     plan: Plan, run_results: RunResults, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count, and decide about the metrics by `statistics`.
+    """Decide about each metric by `statistics`, and score every case over the runs that count.
 
-    A round is one run of every case. Runs in the rounds of the statistical decision count. Further runs are
-    kept, but do not count for means. Without `statistics`, all runs count.
+    A round is one run of every case. The decision states the number of rounds that it used. Runs in these
+    rounds count. Further runs of single cases are kept, but do not count for means. Without `statistics`,
+    there is no decision, and all runs count.
     """
     cases = run_results.score_cases()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
@@ -241,7 +242,10 @@ def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseRe
 
 
 def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
-    """Yield sentences about likely causes of failures outside of the agent's code."""
+    """Yield sentences about likely causes of failures that are not in the agent's code.
+
+    Such causes are withheld environment variables, and tool calls or results that evalgate does not see.
+    """
     agent, cases = plan.agent, evidence.cases
     # Loaded only if there is a cause to look for.
     if evidence.unreachable or any(run.failure is not None for case in cases for run in case.runs):
@@ -295,7 +299,7 @@ def _list_notices(
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:
-    """Return advice on storing a first baseline: from this run, or after its failing cases are corrected."""
+    """Return advice on storing a first baseline: at once, or only after the failing cases are corrected."""
     bad = [case for case in evidence.cases if case.gates and case.status in {"failed", "errored"}]
     if not bad:
         return "Save one with `evalgate baseline save`."

@@ -58,10 +58,10 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting `runs` with which the stored runs were made."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion of each metric, by metric name. It decides how the runs of a case are aggregated.
+    """Criterion of each metric, by metric name. It decides how the scores of a case's runs are aggregated.
 
-    If `case_policies` is not None, the criterion also replaces the stored threshold. Then metrics without a
-    criterion are left out, except `final_session_state`."""
+    If `case_policies` is None, the stored thresholds are kept. Otherwise, the criterion's threshold replaces
+    the stored one, and metrics without a criterion are left out, except `final_session_state`."""
     case_policies: Mapping[tuple[str, str], CasePolicy] | None = None
     """Policies by (eval set id, case id). None to keep the stored thresholds, weights and tags."""
 
@@ -70,7 +70,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Decide a record's verdict again by `rules`, without its control runs and anchor; return the record."""
+    """Return a copy of the record with a new verdict by `rules`, and without its control runs and anchor."""
     # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
@@ -117,10 +117,10 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`; if the user selected single cases, `min_cases` is at most the number of these cases.
+    """Return `gate`; if the user selected single cases, lower `min_cases` to the number of these cases.
 
-    Options such as `--tag` select single cases, and so do arguments `FILE:CASE` if they leave out cases of
-    every eval set. Then a small number of cases is no reason to refuse a verdict.
+    Then a small number of cases is no reason to refuse a verdict. Single cases are selected by options such
+    as `--tag`, or by arguments `FILE:CASE`; the latter count only if no eval set was run as a whole.
     """
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
     if record.selection is None and not is_named:
@@ -135,9 +135,9 @@ def count_unselected(record: Record) -> int:
 
 
 def _list_whole_sets(record: Record) -> frozenset[str] | None:
-    """Return the ids of the eval sets of which all cases are selected; None if all eval sets are complete.
+    """Return the ids of the eval sets that were run with all their cases; None if nothing was left out.
 
-    If options such as `--tag` selected the cases, the result is empty.
+    If options such as `--tag` selected the cases, no eval set counts as complete, and the result is empty.
     """
     if record.selection is not None:
         return frozenset()
@@ -147,7 +147,10 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
 
 
 def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Iterator[str]:
-    """Yield notices about checks and metrics that are not compared, and about cases that failed before."""
+    """Yield notices about checks and metrics that cannot be compared with the baseline.
+
+    Then yield notices about cases that fail now and failed in the baseline already.
+    """
     if missing := describe_missing_checks(compared_runs.cases, baseline):
         yield missing
     comparison = compared_runs.baseline_comparison
@@ -157,7 +160,7 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
 
 
 def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
-    """Return a stored record compared with a baseline and decided again; no case is run.
+    """Compare a stored record with a baseline, and return a copy with the new verdict; no case is run.
 
     The section `gate` of `thresholds` applies. The stored thresholds of cases are not changed. `name` is the
     name of the baseline in reports.
@@ -168,9 +171,10 @@ def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresh
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
-    """Return the reasons, such as a spent budget, to distrust a record although its cases look complete.
+    """Return the reasons, such as a spent budget, why a stored record can get no verdict.
 
-    A record with such a reason has no verdict under any settings of the gate. Return () without a reason.
+    Return () if the record had a verdict. Also return () if its cases alone show that no verdict is possible:
+    the new decision finds these reasons again.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -240,10 +244,10 @@ def apply_rules(case: CaseResult, rules: GateRules, rounds: int | None = None) -
 
 
 class _StoredScores:
-    """Placeholder metric for stored scores; it is never called to score."""
+    """Placeholder for a metric that was already scored, where a `Metric` object is required."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return `NotApplicable`: instead of this result, the stored scores are used."""
+        """Return `NotApplicable`. This is never called, because the stored scores are used."""
         del case, run
         return NotApplicable("the scores are those that were stored")
 
@@ -294,11 +298,11 @@ def build_stored_record(
     like: Record,
     case_policies: Mapping[CaseKey, CasePolicy] | None = None,
 ) -> Record:
-    """Return a copy of the record `like`, with cases built from the runs of a baseline.
+    """Return a baseline as a record: a copy of `like`, with cases built from the baseline's runs.
 
     A baseline stores no thresholds. So the threshold of a metric comes from the policy of the case, or else
-    from `criteria` (criteria by metric name), or else is 0. A case that is not in `case_policies` gets the
-    default policy. If `case_policies` is None, all cases get it.
+    from `criteria` (criteria by metric name), or else is 0. Cases that are not in `case_policies` get the
+    default policy; if `case_policies` is None, these are all cases.
     """
     known = case_policies or {}
     cases = (

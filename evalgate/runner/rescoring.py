@@ -64,10 +64,10 @@ def collect_stored_runs(
 ) -> Mapping[int, Sequence[CaseRun]]:
     """Return the stored runs of every case of the suites, by the index of the case.
 
-    Follow-up runs (further runs that check a failure) are left out. If the user messages of a case have
-    changed since a run, the run gets the outcome `not_run`. A case without runs in the record gets one run
-    with the outcome `not_run`. The failure of such a run states the reason. `hide` redacts a case in the same
-    way as the record was redacted.
+    Follow-up runs (further runs that check a failure) are left out. A run has the outcome `not_run`, and a
+    failure with the reason, in two cases: the user messages of the case have changed since the run, or the
+    record has no run of the case. `hide` redacts a case in the same way as the record was redacted, so that
+    the messages can be compared.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}

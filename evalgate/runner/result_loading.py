@@ -39,7 +39,7 @@ def load_checked_record(folder: Path, path: str) -> Record:
 
 
 def find_inconsistencies(record: Record) -> Iterator[str]:
-    """Yield a clause about each contradiction in a stored record, which shows that the record was edited."""
+    """Yield a clause about each contradiction in a stored record: these show that the record was edited."""
     verdict, totals = record.verdict, record.totals
     gating = verdict.gating_exit_code
     code = verdict.exit_code if gating is None else gating

@@ -27,7 +27,7 @@ _KEPT_AT_ONCE = 64
 
 
 class CaseIndex:
-    """Index over the cases of several suites, numbered from 0 across all of them."""
+    """All cases of several suites, numbered from 0: first the cases of the first suite, and so on."""
 
     def __init__(self, suites: Sequence[Suite]) -> None:
         self._suites = suites
@@ -47,7 +47,7 @@ class CaseIndex:
     def get_case(self, index: int) -> EvalCase:
         """Return the case with this index.
 
-        A case of a large file is loaded from the file at each call, fastest if the indices ascend.
+        A case of a large file is loaded from the file at each call. Calls in ascending order are fastest.
         """
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
@@ -80,15 +80,15 @@ class RunStart:
     journal: RunJournal | None = None
     """Journal of the finished runs; None if no journal is kept."""
     used: RunUsage = field(default_factory=RunUsage)
-    """Earlier usage of models: of the interrupted run that is resumed, or of merged shards."""
+    """Usage of models before this start: that of the resumed run, or that of the merged shards."""
 
 
 class RunResults:
     """Collector of a plan's results, which scores each finished run and writes it to the journal.
 
     No other object holds the results of a gate run in progress. The collector needs no agent: the runs may
-    also come from shards or from a record. If a plan has several collectors, the newest one is told of
-    each call of a model (`meter.on_call`), and writes the usage to its journal.
+    also come from shards or from a record. If a plan has several collectors, only the newest one is notified
+    of each model call (`meter.on_call`), and writes the usage to its journal.
     """
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_start: RunStart) -> None:
@@ -138,7 +138,7 @@ class RunResults:
             self._run_start.journal.begin_run()
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
-        """Queue a run for the journal. Runs of the same pass of the event loop are written together."""
+        """Queue a run for the journal. Runs of the same pass of the event loop become one write."""
         if not self._unkept:
             asyncio.get_running_loop().call_soon(self.flush_runs)
         self._unkept.append((index, result))
@@ -238,16 +238,19 @@ class RunResults:
 
     @property
     def judge_usage(self) -> ModelUsage | None:
-        """Return the usage of judges, also in a resumed run or merged shards; None if no judge was asked."""
+        """Return the usage of judges, including that of the resumed run or of merged shards.
+
+        Return None if no judge was asked.
+        """
         whole = self._run_start.used.judge_usage + self.plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judge_usage(self) -> RunUsage:
-        """Return the usage of judges in a resumed run or merged shards, for the `RunStart` of further runs.
+        """Return the usage of judges before this start: in the resumed run, or in merged shards.
 
-        The field `spent` of the result is left empty: further runs share the meter of the budget, and it has
-        counted the spent amount already.
+        Another collector of the same plan needs it in its `RunStart`. The field `spent` of the result is
+        empty, because both collectors share the budget's meter, which has counted this usage already.
         """
         return RunUsage(self._run_start.used.judge_usage)
 
@@ -267,9 +270,9 @@ class RunResults:
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
-    """Return the run; each expectation is replaced by an equal object in `earlier`, to save memory.
+    """Return `run` with the expectations of `earlier`, where they are equal, so that memory is saved.
 
-    A case of a large set is parsed anew for each run, so that equal expectations are different objects.
+    A case of a large set is parsed anew for each run. So equal expectations would be separate objects.
     """
     if all(turn.expected is old.expected for turn, old in zip(run.turns, earlier.turns, strict=False)):
         return run

@@ -145,10 +145,10 @@ class StatisticalRuns:
         } | follow_ups
 
     def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
-        """Return how many first runs of each case count for its score; later runs are follow-ups.
+        """Return the number of rounds: so many first runs of each case count, later runs are follow-ups.
 
-        `step` is the answer of `plan_next_step`: a decision, or a request for runs. It is None if there are
-        no scores. If `step` asks for another round of all cases, this round does not count yet.
+        `step` is the result of `plan_next_step`: a decision, or a request for runs. It is None if there are
+        no scores. If `step` requests another round of all cases, this round does not count yet.
         """
         from evalgate.statistics.metric_decisions import Decision
 
@@ -192,9 +192,9 @@ def _has_failing_average(decision: "Decision") -> bool:
 def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
     """Choose the number of runs if the user gave none; return the plan with the choice and a notice.
 
-    The choice is `runs: auto` if the baseline has at least `MEASURED_RUNS` runs of at least half of the
-    cases, else one run of each case. The plan is returned unchanged if there is no baseline or no case, or if
-    the agent is a recording or deterministic, so that one run is enough.
+    The choice is `runs: auto` if at least half of the cases have `MEASURED_RUNS` runs or more in the
+    baseline, else one run of each case. The plan is returned unchanged if the user gave the number, if there
+    is no baseline or no case, or if the agent is a recording or deterministic, so that one run is enough.
     """
     repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:
@@ -252,5 +252,5 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
-    """Return the strategy that uses `statistics`; without statistics, one with a fixed number of runs."""
+    """Return a strategy that plans runs by `statistics`; if None, one with a fixed number of runs."""
     return PlainRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

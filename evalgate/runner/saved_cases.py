@@ -23,12 +23,12 @@ DEFAULT_OUT = "evals/chat.evalset.json"
 
 @frozen
 class SavedCases:
-    """Result of saving cases: the file that was written, and the cases and data that it could not hold."""
+    """Result of saving cases: the written file, and the cases and data that its format cannot hold."""
 
     path: str
     format_name: str
     lost: tuple[str, ...]
-    """One text for each case that was left out, and for each loss of data that the format cannot hold."""
+    """One text for each case that was left out, and for each part of a case that the format cannot hold."""
     is_redacted: bool
     """True: a secret was replaced, so the saved cases differ from the recorded conversations."""
     count: int
@@ -50,7 +50,8 @@ def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
 def check_target(out: str, to: str | None, eval_id: str | None, workspace: Workspace) -> None:
     """Check that a case can be added to the file `out` later; a file that does not exist yet is accepted.
 
-    `to` is the format that the user named, and `eval_id` is the id of the new case; None: not given.
+    `to` is the format that the user named; None: no format was named. `eval_id` is the id of the new case;
+    None: the id is not known yet.
 
     Raises:
         InvalidInputError: `eval_id` is no valid id, or the file `out` exists and has one of these problems:

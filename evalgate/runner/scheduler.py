@@ -25,16 +25,16 @@ class RunRequest:
     run_number: int
     """Number of the run among the runs of its case, from 1."""
     index: int = 0
-    """Number by which the caller finds its case again; the scheduler does not use it."""
+    """Index that the caller gave the case, to find it again in `on_finished`; the scheduler ignores it."""
     agent: Agent | None = None
-    """Agent that runs the case, already started; None: the agent that `run_requests` gets."""
+    """Agent that runs the case, already started; None: the agent that was passed to `run_requests`."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
 def never_stop() -> None:
-    """Return None, which lets every case begin; the default of `stop_reason` in `run_requests`."""
+    """Return None: there is no reason to stop. This is the default of `stop_reason` in `run_requests`."""
 
 
 async def run_requests(

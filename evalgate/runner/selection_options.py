@@ -30,7 +30,7 @@ _SHOWN = 5  # names of cases in a notice
 
 @frozen
 class Candidate:
-    """Id, eval set and tags of a case, by which options can select it."""
+    """A case that options may select: its id, its eval set and its tags."""
 
     key: CaseKey
     tags: tuple[str, ...]
@@ -45,9 +45,9 @@ def select_plan_cases(
 ) -> "Plan":
     """Return the plan with only the cases that `options` select, and with a notice about the selection.
 
-    With `options.affected`, only cases that the change in git affects are selected. If it affects no suite,
-    the returned plan has no case. If it affects every suite and no other option is given, the plan keeps all
-    cases.
+    With `options.affected`, only cases that the change in git affects are selected. If the change affects no
+    suite, the returned plan has no case. If it affects every suite and no other option is given, the plan
+    keeps all cases.
 
     Raises:
         InvalidInputError: an option is wrong, the record of `--failed` cannot be used, or the baseline,
@@ -155,7 +155,8 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
     """Return the cases that did not pass in the record `results` (a `results.json`).
 
-    If this file is missing, the record of the run before is read. It has the same name and a further suffix.
+    If this file is missing, the last run was killed. Then the record of the run before it is read, which has
+    the same name with `PREVIOUS_SUFFIX` at the end.
 
     Raises:
         InvalidInputError: the file cannot be read, or all of its cases passed.
@@ -208,8 +209,8 @@ def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Ca
     """Draw a stratified sample of `size` cases and return it in the order of `cases`.
 
     If there are fewer than `size` cases, all are returned. The cases with the same eval set and the same tags
-    form a stratum. Each stratum gets its share of the sample, rounded by largest remainders. Within a
-    stratum, cases are drawn by a hash of their name and `seed`, so a new case changes little of the sample.
+    form a stratum. The sample is divided among the strata in proportion to their sizes. Within a stratum, the
+    cases with the lowest hashes of name and `seed` are drawn, so a new case changes little of the sample.
     """
     if size >= len(cases):
         return cases
@@ -225,9 +226,10 @@ def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Ca
 
 
 def allocate_sample(sizes: Collection[int], wanted: int) -> list[int]:
-    """Divide a sample of `wanted` cases among strata in proportion to their sizes; return each share.
+    """Return the number of cases to draw from each stratum, in proportion to the sizes of the strata.
 
-    `sizes` are the numbers of cases of the strata. Their sum must be above 0 and at least `wanted`.
+    `sizes` are the numbers of cases of the strata, and `wanted` is the size of the sample. The sum of `sizes`
+    must be above 0 and at least `wanted`. Fractions are rounded by the largest remainders.
     """
     total = sum(sizes)
     shares = [size * wanted // total for size in sizes]

@@ -18,8 +18,8 @@ from evalgate.system.globs import find_matches
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
     """Return the paths of the shards' records, relative to `folder`; `patterns` are files, folders or globs.
 
-    A folder stands for every `results.json` in it, at any depth. A folder without such a file yields
-    `FOLDER/results.json`, and a pattern without a match yields the pattern itself: reading this path later
+    A folder stands for every `results.json` in it, at any depth. A folder without a `results.json` counts as
+    `FOLDER/results.json`, and a pattern without a match counts as a path: so the reader of these paths
     reports the missing file. The patterns keep their order, and the paths of each pattern are sorted.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])

@@ -100,9 +100,9 @@ def _collect_finished_runs(
 
 
 def _restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
-    """Return the merged record with each unchanged case replaced by the equal object from its shard's record.
+    """Return the merged record; each case that equals the case in its shard's record is this same object.
 
-    The object from the shard still has its JSON text, so the case need not be encoded again.
+    The shard's object still has its JSON text, so the case need not be encoded again.
     """
     cases = list(record.cases)
     for _, part in records:
@@ -134,10 +134,10 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
 
 
 def _describe_cases(record: Record, plan: Plan) -> str:
-    """Return a phrase that names the difference between the cases of a shard and those of the plan.
+    """Return a phrase that names the likely difference between the cases of a shard and those of the plan.
 
-    The phrase names the number of runs, if it differs; otherwise the options that select cases, if they
-    differ; otherwise the eval sets.
+    It is the first of these that differs: the number of runs, or the options that select cases. If neither
+    differs, the phrase is `eval sets`.
     """
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
@@ -181,7 +181,7 @@ def _find_incomplete_shards(records: Sequence[tuple[str, Record]]) -> Iterator[P
 
 
 def _find_shared_cases(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
-    """Yield one problem if cases are in several shards; it names the first such case and its files."""
+    """Yield one problem if cases are in several shards. It names the first case and the case's files."""
     files: dict[int, list[str]] = {}
     for path, record in records:
         for index in record.shard.cases if record.shard else ():
@@ -194,7 +194,7 @@ def _find_shared_cases(plan: Plan, records: Sequence[tuple[str, Record]]) -> Ite
 
 
 def _find_lost_cases(plan: Plan, records: Sequence[tuple[str, Record]]) -> Iterator[Problem]:
-    """Yield one problem if cases are in no shard, although all shards are given; it names the first one."""
+    """Yield one problem if cases of the plan are in no shard. It names the first case."""
     assigned = {index for _, record in records if record.shard for index in record.shard.cases}
     lost = [index for index, _ in enumerate(list_case_keys(plan)) if index not in assigned]
     if lost:
@@ -202,7 +202,7 @@ def _find_lost_cases(plan: Plan, records: Sequence[tuple[str, Record]]) -> Itera
 
 
 def _format_cases(plan: Plan, indices: Sequence[int]) -> str:
-    """Return the first case and the number of the others, with a verb: `greets and 2 other cases are`."""
+    """Return the beginning of a sentence about the cases at `indices`: `greets and 2 other cases are`."""
     _, first = list_case_keys(plan)[indices[0]]
     others = len(indices) - 1
     return f"{first} and {pluralize(others, 'other case')} are" if others else f"{first} is"
@@ -221,8 +221,8 @@ def _find_contradictions(
     """Yield a problem for each contradiction between a plan and the runs of its shards.
 
     Contradictions are:
-    - A run of a case is repeated, missing or not planned. Only one run of each kind is named.
-    - A run lacks an expected metric, or has another metric.
+    - Runs of a case are repeated, missing or not planned. For each of the three, one run is named.
+    - A run lacks an expected metric, or has a metric that is not expected.
     - A score does not fit the status or the range of its metric, or is not the mean of the turns' scores.
 
     Args:
@@ -253,7 +253,7 @@ class _Expected(NamedTuple):
 
     bound: BoundMetric
     is_mean: bool
-    """True: the score of a run must be the mean of the scores that the metric has for the run's turns."""
+    """True: the metric's score for a run must be the mean of its scores for the run's turns."""
 
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:

@@ -16,11 +16,11 @@ from evalgate.runner.run_results import RunResults
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
-    """Estimate the seconds that one run of each case takes, from the baseline; keep the order of `cases`.
+    """Return, for each case, the expected seconds of one run, in the order of `cases`.
 
-    The estimate is the mean duration of the case's runs in the baseline. A case without such runs gets the
-    mean of all cases that have runs. If no case has runs, the estimate is 1 second. `cases` are pairs of eval
-    set id and case id.
+    `cases` are pairs (eval set id, case id). The estimate is the mean duration of the case's runs in the
+    baseline. For a case without runs, it is the mean of all cases of the baseline that have runs. If no case
+    has runs, it is 1 second.
     """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
@@ -70,9 +70,10 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
 
 
 def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: RunTiming) -> Record:
-    """Build the record of a shard, with the results of its cases.
+    """Build the record of a shard, with the results of its cases; `made` is the time of its runs.
 
-    Its verdict says only whether the shard is done or why runs are missing; merging decides about the agent.
+    The record's verdict says only whether the shard is done, or why runs are missing. The verdict on the
+    agent is decided when the shards are merged.
     """
     results = run_results.score_cases()
     cases = tuple(results[index] for index in shard.cases)

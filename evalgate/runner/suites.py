@@ -34,7 +34,7 @@ class Suite:
     thresholds: Thresholds
     """Thresholds file from which the metrics were built."""
     case_policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
-    """Policies of cases, also of other suites; a case without an entry has the default policy."""
+    """Policies of cases of all suites; a case without an entry has the default policy."""
     note_thresholds: tuple[Thresholds, ...] = ()
     """Checks that are written with the cases: one `Thresholds` object for each case that has checks."""
 
@@ -87,10 +87,10 @@ class Suite:
 
     @cached_property
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
-        """Return the metrics of each case that a metric names in `BoundMetric.cases`, by case id.
+        """Return the metrics of each case that has metrics of its own, by case id.
 
-        The metrics of such a case include the metrics that score all cases. A case that is not in the mapping
-        has only the metrics that score all cases.
+        A metric is a case's own if `BoundMetric.cases` names the case. The metrics that score all cases are
+        included. A case that is not in the mapping has only these.
         """
         # A mapping by case, because checks of single cases may make as many metrics as there are cases.
         everywhere, places = list[int](), dict[str, list[int]]()
@@ -108,10 +108,11 @@ class Suite:
 
 @frozen
 class GivenObjects:
-    """Input that a Python program gives as objects instead of files and options."""
+    """Objects that a Python program passes instead of files and options."""
 
     eval_sets: tuple[EvalSet, ...] = ()
-    """Eval sets in addition to the user's files. If given, the thresholds file's `eval_sets` are ignored."""
+    """Eval sets to run, in addition to files that the user names. If there are any, the `eval_sets` in the
+    thresholds file are ignored."""
     agent: AgentSpec | None = None
     """Agent to run; None: the agent that the options or the thresholds file name."""
     thresholds: Thresholds | None = None
@@ -145,8 +146,8 @@ class PlanInput:
     def is_partial_selection(self) -> bool:
         """Return True if the user chose only a part of the project's cases for this run.
 
-        This is so if the eval sets differ from the list in the thresholds file, or if an eval set is given
-        as `FILE:CASE`, which selects single cases.
+        This is so if the eval sets differ from the list in the thresholds file, if it has one. It is also so
+        if an eval set is given as `FILE:CASE`, which selects single cases.
         """
         listed, selected = self.thresholds.config.eval_sets, self.config.eval_sets
         if listed and selected != listed:
@@ -265,7 +266,7 @@ def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
     """Yield a problem for each rubric without a judge, case without a metric, and suite that cannot fail.
 
-    A suite cannot fail if none of its metrics gates.
+    A suite cannot fail if all of its metrics are only reported (`gates: false`).
     """
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
@@ -328,9 +329,11 @@ def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield a problem for each metric with rubrics in a case, if the suite lacks it or no model judges it.
+    """Yield a problem for each rubric of a case that no judge model would score.
 
-    Only suites with thresholds from a `.metrics.json` (of tRPC-Agent-Go) are checked.
+    The rubric names a metric that the suite does not have, or that does not use a judge model. Rubrics of the
+    same case and metric are one problem. Only suites with thresholds from a `.metrics.json` (of
+    tRPC-Agent-Go) are checked.
     """
     if suite.thresholds.dialect != "trpc":
         return
@@ -345,7 +348,7 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
 
 
 def are_all_recorded(suites: Sequence[Suite]) -> bool:
-    """Return True if every case contains recorded replies of an agent, so that no agent is needed."""
+    """Return True if every case contains an agent's recorded replies, so that no agent is run."""
     return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
 
 

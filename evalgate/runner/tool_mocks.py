@@ -47,9 +47,9 @@ def add_tool_mocks(
 ) -> tuple[EvalSet, ...]:
     """Add to each case the mocks and recordings of `config.tool_mocks` that match it; return the eval sets.
 
-    Mocks in the case itself stay before these mocks. `is_part` is True if the user selected only some cases:
-    then a mock without a matching case is no error. Notices about gaps in recordings are added to the first
-    eval set.
+    Mocks that a case has already stay first, so they take precedence. `is_part` is True if the user selected
+    only some cases: then a mock without a matching case is accepted. Notices about gaps in recordings are
+    added to the first eval set.
 
     Raises:
         InvalidInputError: a mock matches no case (only if `is_part` is False), or a recording cannot be used.
@@ -104,7 +104,7 @@ def _matches_case(mock: ToolMockConfig | RecordedToolsConfig, eval_set: EvalSet,
 
 
 class RecordedCases:
-    """Tool calls of each case in a recording: a record of a run, or an eval set."""
+    """Tool calls of each case in a recording, which is a record of a run or an eval set."""
 
     def __init__(self, recording: Record | EvalSet) -> None:
         self._calls = dict(_extract_calls(recording))
@@ -118,8 +118,9 @@ class RecordedCases:
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
         """Return the recorded calls of a case; None if the case was not recorded.
 
-        If the recording does not have the case under this eval set's id, as after a renaming, the case id
-        alone counts. Then None is returned if several recorded sets have a case with this id.
+        If the recording has no case with this eval set id and case id, for example because the eval set was
+        renamed, it is searched for the case id alone. If several recorded sets have a case with this id, the
+        result is None.
         """
         sets = self._sets_of.get(case.eval_id, [])
         known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None
@@ -205,7 +206,8 @@ def _describe_gaps(
 ) -> Iterator[str]:
     """Yield a notice if the recording lacks cases, and a notice if it has redacted results.
 
-    Only cases to which this recording applies count. `shown_as` is the path of the recording.
+    Only the cases that `config` selects for this recording are looked at. `shown_as` is the path of the
+    recording.
     """
     found = list(_iter_matches(eval_sets, config, recorded))
     missing = [f"`{case.eval_id}`" for case, calls in found if calls is None]
@@ -270,7 +272,7 @@ _Calls = dict[tuple[str, str], RecordedCall]
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
     """Merge the calls of several runs of a case: return each distinct call (tool and arguments) once.
 
-    A call gets the answers of the run that has most usable answers for this call.
+    The answers to a call are those of one run: the run with the largest number of usable answers to it.
     """
     merged: _Calls = {}
     for run in runs:

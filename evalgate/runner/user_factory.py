@@ -31,9 +31,9 @@ HOW_TO_CONFIGURE = (
 
 
 def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
-    """Return the eval sets; the stories of watsonx Orchestrate cases become scenarios of a simulated user.
+    """Return the eval sets, with cases of watsonx Orchestrate changed to scenarios of a simulated user.
 
-    Call this if the setting `user.stories` is `played`.
+    The scenario is the case's story (the user's intention). Call this if `user.stories` is `played`.
     """
     from evalgate.llm.users.role import apply_story
 

@@ -52,8 +52,8 @@ class _VariantJournal:
     """Journal for the runs of one variant. The usage of all variants is stored with the first variant."""
 
     checkpoint: Checkpoint | None
-    """Checkpoint of this variant. None: the runs are not stored. This is so in the second measurement, which
-    always starts anew after an interruption."""
+    """Checkpoint of this variant. None: the runs are not stored. This is so in the second measurement (of the
+    first variant and the winner), which always starts anew after an interruption."""
     first: Checkpoint
     """Checkpoint of the first variant, which gets the usage of all variants."""
 
@@ -72,13 +72,13 @@ class _VariantJournal:
 
 @dataclass
 class _Stage:
-    """Measurement in progress: each of its variants gets the same number of runs of each case."""
+    """Measurement in progress, in which every variant runs every case equally often."""
 
     variants: Sequence[Variant]
     agents: Sequence[Agent]
     progress: ProgressListener
     starts: Sequence[RunStart]
-    """Journal of each variant, with the finished runs and the usage that an interruption left behind."""
+    """For each variant: its journal, and the runs and usage from before an interruption."""
     run_results: list[RunResults] = field(init=False)
     """Results of each variant, in the order of `variants`."""
     interrupted: bool = False
@@ -86,7 +86,8 @@ class _Stage:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """Maps the message of a failure to the name of the first variant with a run that it prevented."""
+    """Maps the message of a failure to the name of the first variant with a run that was not made because of
+    it. The report needs the name of the variant with the unreachable agent."""
 
     def __post_init__(self) -> None:
         self.run_results = [
@@ -227,9 +228,9 @@ def has_runs(record: Record) -> bool:
 
 
 def _is_missing(run: RunResult) -> bool:
-    """Return True if the run counts as missing, because it failed for a reason outside of the agent.
+    """Return True if the run says nothing about the agent, so that it counts as missing.
 
-    The same holds for a run that a gating metric could not score for such a reason.
+    It failed for a reason outside of the agent, or a gating metric could not score it.
     """
     return run.outcome in NON_AGENT_OUTCOMES or any(each.gating_status == "errored" for each in run.metrics)
 
@@ -281,10 +282,10 @@ def measure_variants(
 
 
 def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
-    """Return the `RunStart` of each variant, with the finished runs of its checkpoint.
+    """Return the `RunStart` of each variant, with the finished runs of the variant's checkpoint.
 
-    All variants share one budget. So only the `RunStart` of the first variant contains the agents' usage from
-    before an interruption.
+    All variants share one budget. So that the usage from before an interruption is counted only once, only
+    the `RunStart` of the first variant contains it.
     """
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]

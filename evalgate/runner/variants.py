@@ -98,7 +98,7 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if the variable seems to hold a secret, by its name; the prefix `env.` is optional."""
+    """Return True if the name of the variable, with or without `env.`, looks like that of a secret."""
     return is_secret_name(name.strip().rpartition(".")[2])
 
 
@@ -189,10 +189,10 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
 
 
 def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
-    """Return the agent with a key of its settings set to `value`, which is read as YAML.
+    """Return the agent with the setting `key` changed to `value`, which is read as YAML.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" if it is not given. It replaces the name in the
-    settings, unless `key` is the key of this name.
+    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" if it is not given. It replaces the agent's name in
+    the settings, such as `entry`. But if `key` is this setting, `value` applies.
 
     Raises:
         InvalidInputError: agents of this kind have no such key, or the value is invalid.

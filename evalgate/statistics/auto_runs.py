@@ -75,9 +75,9 @@ def estimate_early_stop_bias(
 
 
 def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]:
-    """Yield (normal density, error) for 13 possible errors of the baseline's average.
+    """Yield (normal density, error) for 13 errors of the baseline's average, to integrate over the error.
 
-    The errors are evenly spaced from -3 to 3 times their standard deviation `deviation`.
+    The errors are evenly spaced from -3 to 3 times `deviation`, the standard deviation of the error.
     """
     for at in range(_NODES):
         z = _REACH * (at / (_NODES - 1) - 0.5)

@@ -28,7 +28,7 @@ class SumDistribution:
     step: int
     """Distance between the sums of two neighbouring items of `counts`."""
     counts: tuple[int, ...]
-    """Number of choices with the sum `lowest + i·step`, for each i."""
+    """Item i is the number of choices of runs with the sum `lowest + i·step`."""
 
     def find_index(self, total: int) -> int:
         """Return the index in `counts` of the sum `total`, which must be a possible sum."""
@@ -70,8 +70,8 @@ def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
 def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
     """Return the exact one-sided p of one case, small if the candidate's scores are low.
 
-    The scores of both sides are pooled, and as many as the candidate has are chosen from them, in all
-    possible ways. Then p is the share of the choices with a sum of at most the candidate's sum.
+    The scores of both sides are pooled. If the candidate has R scores, every possible choice of R pooled
+    scores is considered. Then p is the share of the choices with a sum of at most the candidate's sum.
     """
     law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
     below = sum(law.counts[: law.find_index(sum(candidate)) + 1])

@@ -86,8 +86,8 @@ def classify_case(
         t: largest exact p of a confirmed break.
         need: number of runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
-        limit: most runs of a case that fails with scores above 0, for example because one of two turns is
-            wrong. Such a case may need more than `need` runs to confirm a break. It gets them on two
+        limit: largest number of runs of a case that fails with scores above 0, for example because one of two
+            turns is wrong. Such a case may need more than `need` runs to confirm a break. It gets them on two
             conditions: each of its runs is below the stored mean by at least `case_drop`, and further runs
             like its worst run, up to `limit`, would confirm the break. None: no case gets more than `need`.
     """

@@ -1,10 +1,10 @@
 """Distinguish a change of the agent from a drift of its provider, by fresh runs of two commits.
 
-The stored runs of the baseline were made before both, so a comparison with the baseline cannot distinguish
-them. It only finds suspects: cases and averages that seem to have fallen. The control comparison then runs
-two agents on the suspects in turn: the base commit's agent (the control) and the changed agent (the head). It
-compares only these fresh runs, because the head's earlier runs were selected for failures. Only the answer
-`drifted` uses the stored runs, too.
+The stored runs of the baseline are older than the change and the drift, so a comparison with the baseline
+does not show which of the two caused a fall. It only finds suspects: cases and averages that seem to have
+fallen. For the control comparison, two agents run on the suspects in turn: the base commit's agent (the
+control) and the changed agent (the head). Only these fresh runs are compared, because the head's earlier runs
+were selected for failures. Only the answer `drifted` uses the stored runs, too.
 
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
 results, the comparison with the baseline alone decides. So if nothing changed, the control comparison causes

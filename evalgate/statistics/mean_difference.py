@@ -221,7 +221,7 @@ class MeanDifference:
     same: bool
     """True: every case has the same mean on both sides."""
     single: bool
-    """True: every case has just one run on each side, so its noise was not measured."""
+    """True: every case has just one run on each side, so the noise from run to run was not measured."""
     run_deviation: float = 0.0
     """Standard deviation of the average of one round, in which the candidate runs every case once. It is
     estimated from the runs of baseline and candidate together."""

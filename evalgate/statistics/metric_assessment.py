@@ -66,7 +66,7 @@ INTERIM_DIVISOR = 10
 
 @frozen
 class AnalysisStage:
-    """Number of rounds after which metrics are assessed; in a round, every case is run once."""
+    """Point of a run at which metrics are assessed: after a number of rounds (one run of every case each)."""
 
     rounds: int
     """Number of first runs of each case that are used; later runs are follow-ups."""

@@ -75,8 +75,8 @@ class MetricDecision:
     rounds: int
     """Number of first runs of every case from which the average was computed."""
     flip: Margin | None
-    """Margin of the verdict (`compute_verdict_margin`). None if the verdict has no margin, and for a metric
-    of budget figures."""
+    """Margin of the verdict: distance of the average or pass^k from its limit (`compute_verdict_margin`).
+    None if the verdict does not depend on such a distance, and for a metric of budget figures."""
     detectable_drop: float | None = None
     """Size from which drops of the average are caught about four times in five; infinity: no drop is caught
     as often. None: it was not estimated."""
@@ -96,7 +96,7 @@ class MetricDecision:
 
     @property
     def reason(self) -> Reason:
-        """Return the reason of the check that decided."""
+        """Return the reason of the check `deciding`, which gives the metric its verdict."""
         return self.deciding.reason
 
     def list_cases(self, status: CaseStatus) -> tuple[str, ...]:
@@ -115,9 +115,9 @@ class Decision:
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
-    """Numbers of runs that were made and saved. The saved runs are the runs of the plan that were not made.
-    The plan is the fixed `runs` of every case, or `max_runs` of every case with `runs: auto`. A run that
-    several metrics score counts once."""
+    """Number of runs that were made, and number of planned runs that were not made because they were not
+    needed. Planned are the fixed `runs` of every case, or `max_runs` of every case with `runs: auto`. A run
+    that several metrics score counts once."""
     runs_per_case: Mapping[str, int]
     disagreeing: tuple[str, ...] = ()
     """Names of the metrics with different scores in the runs of a case, although the agent was declared

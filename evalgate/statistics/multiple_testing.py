@@ -74,7 +74,7 @@ def _is_within_discovery_budget(
 ) -> bool:
     """Return True if, by luck alone, at most `most` cases are expected to have a p up to the threshold.
 
-    `laws` counts alike cases: it maps (pooled scores, number of candidate runs) to the number of cases.
+    `laws` maps (pooled scores, number of candidate runs) to the number of cases that have both alike.
     """
     expected = 0.0
     for (pooled, runs), count in laws.items():

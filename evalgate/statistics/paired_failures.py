@@ -132,7 +132,8 @@ def get_max_pairs(suspects: int, parameters: Parameters) -> int:
 def count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
     """Return the fewest pairs of runs, from 4 to `most`, that confirm a total break of all suspects at once.
 
-    In a total break, every run of the changed agent fails and every run of the other agent passes.
+    In a total break, every run of the changed agent fails and every run of the other agent passes. Return
+    `most` if fewer pairs do not confirm it.
     """
     # If all suspects broke, Holm's procedure compares the smallest p with this share of the level.
     level = parameters.case_alpha / max(1, suspects)

@@ -75,17 +75,18 @@ class Parameters:
     min_runs: int = 1
     """Fewest rounds of `runs: auto`, at most `max_runs`. For pass^k it must be k or more."""
     max_runs: int = 5
-    """Most rounds of `runs: auto`, at least 1."""
+    """Largest number of rounds of `runs: auto`, at least 1."""
     case_alpha: float = 0.02
     """Largest chance that at least one unchanged case of the suite is called broken."""
     case_drop: float = 0.25
     """Smallest drop of the mean of one case that counts as a fall of this case."""
     confirm_runs: int = 10
-    """Most runs of a case that fell. With fixed `runs` and without `follow_up`, `runs` is the limit."""
+    """Largest number of runs of a case that fell. With fixed `runs` and without `follow_up`, the limit is
+    `runs` instead."""
     follow_up: bool = False
-    """True: cases that fell get up to `confirm_runs` runs, also with fixed `runs`. The averages use only the
-    fixed runs then. False: with `runs: auto`, a case that fell gets just as many runs as would confirm a
-    break if all runs score 0."""
+    """True: a case that fell gets up to `confirm_runs` runs. With fixed `runs`, the averages do not use its
+    further runs. False: with fixed `runs`, no case gets further runs; with `runs: auto`, a case that fell
+    gets at most as many runs as confirm a break if all of them score 0."""
     fail_fast: bool = True
     """True: no further round follows once a case is confirmed broken. False: rounds go on as planned."""
     futility: float = 0.0
@@ -95,7 +96,7 @@ class Parameters:
     """True: the agent is declared to answer the same each time. Metrics with equal scores in all runs of each
     case are then compared without statistics."""
     max_missing: float = 0.10
-    """Largest share of the planned runs that may lack a score."""
+    """Largest share of the planned runs that may lack a score; above it the metric is inconclusive."""
     baseline_keep: int = 20
     """Number of newest baseline runs of each case that are used."""
     pass_score: float = 1.0

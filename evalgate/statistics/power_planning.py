@@ -114,8 +114,8 @@ class _Spread:
     round: float
     """True variance of the candidate's average in one round, in which each case is run once."""
     kept: float
-    """Part of `round` that comes from the noise of the runs that keep their scores. The rest comes from luck
-    in the number of runs that score 0 because of the drop."""
+    """Part of `round` due to the noise of the runs that the drop leaves as they were. The rest of `round` is
+    due to luck in the number of runs that the drop turns to 0."""
     pooled: Mapping[int, float]
     """Maps a number of rounds to the variance of one round's average, as the gate would estimate it after
     these rounds."""
@@ -223,10 +223,10 @@ class DropModel:
     def _compute_least_drop(self, rounds: int, level: float, cases: int) -> float:
         """Return the smallest drop that can have a p of at most `level`.
 
-        A drop consists of lost runs: runs that score 0 only because of the drop. The result is the drop that
-        the fewest lost runs with such a p cause. A permutation assigns a run to the candidate with a chance
-        s, and all of k lost runs of k cases with the chance s^k. For one lost run, p is s. For several, it
-        is s^k / 2, a mid-p as in `compute_suite_tail`.
+        A drop consists of lost runs: runs that score 0 only because of the drop. The method finds the
+        smallest number k of lost runs with a small enough p, and returns the drop that they cause. A
+        permutation assigns one run to the candidate with a chance s, and k lost runs of k cases with the
+        chance s^k. For one lost run, p is s. For several, p is the mid-p s^k / 2.
         """
         stored = math.fsum(count * case.stored for case, count in self._groups.items()) / self.cases
         share = rounds / (stored + rounds)
@@ -327,7 +327,7 @@ class _Stage:
 
 
 def _draw_count(dice: random.Random, trials: int, chance: float) -> float:
-    """Draw a number from the binomial distribution, or a normal one if the number is rarely below 10."""
+    """Draw a number from the binomial distribution, or from a normal one if its mean is large enough."""
     mean = trials * chance
     if mean > _MOST_COUNTED:
         return dice.gauss(mean, math.sqrt(mean * (1 - chance)))

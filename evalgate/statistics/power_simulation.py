@@ -49,7 +49,7 @@ class DetectableDrop:
     """Size from which drops of the average are caught about four times in five. None: no drop is caught as
     often (in JSON there is no infinity)."""
     unconfirmable: Mapping[str, int | None]
-    """Maps each case that has too few stored runs to confirm a break to the number that would suffice.
+    """Cases with too few stored runs to confirm a break, and the number of stored runs that would suffice.
 
     All further stored runs are assumed to pass. None: 49 further runs are too few. Cases that always passed
     and cases with a mean below `case_drop` are left out.

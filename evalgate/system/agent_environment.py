@@ -53,9 +53,9 @@ _ONLY_BY_EXACT_NAME = _NamePatterns(("GITHUB_TOKEN", "GH_TOKEN", "RUNNER_*"))
 def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """Return the variables of `source` that the agent gets: those in the allow-list and in `names`.
 
-    In `names` a trailing `*` matches any ending, but GITHUB_TOKEN, GH_TOKEN and RUNNER_* must be named
-    exactly. Variables that let a process act as the workflow, such as GITHUB_OUTPUT, ACTIONS_* and INPUT_*,
-    are never returned.
+    A name in `names` may end with `*`, which matches any ending. But GITHUB_TOKEN, GH_TOKEN and variables
+    such as RUNNER_TEMP are returned only if `names` has their full names. Variables that let a process act as
+    the workflow, such as GITHUB_OUTPUT, ACTIONS_* and INPUT_*, are never returned.
     """
     patterns = _NamePatterns((*_ALLOWED, *names))
     return {name: source[name] for name in sorted(source) if _is_given(name, patterns)}

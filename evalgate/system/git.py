@@ -198,9 +198,9 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
 
 
 def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, str] | None:
-    """Return (mode, hash, path) of the first link or submodule on the way to `path`; None if there is none.
+    """Return (mode, hash, path) of the first link or submodule among `path` and the folders above it.
 
-    `path` itself counts, too. Paths are relative to the top of the repository.
+    Return None if there is none. Paths are relative to the top of the repository.
     """
     steps = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)][:-1]
     listed = os.fsdecode(execute_git(folder, "ls-tree", "-z", "--full-tree", commit, "--", *steps))
@@ -216,8 +216,8 @@ def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, st
 def find_submodule_commit(folder: Path, commit: str) -> str:
     """Return the full hash of `commit` if the submodule in `folder` is checked out and has it, else "".
 
-    If the submodule is not checked out, or if the change replaced it, `folder` is a plain folder of the outer
-    repository. Then "" is returned even if the outer repository has a commit with this hash.
+    If the submodule is not checked out, or if the tested change put files in its place, `folder` belongs to
+    the outer repository. Then "" is returned even if the outer repository has a commit with this hash.
     """
     return find_commit(folder, commit) if _is_top(folder) else ""
 

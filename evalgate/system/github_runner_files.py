@@ -69,8 +69,8 @@ class _CommandFile:
     def is_private(self) -> bool:
         """Return True if only the gate may write the file, so that writes of other processes are undone.
 
-        There are two kinds of such files. One kind sets the environment of later steps: `variable` is in
-        `NOT_WRITTEN`. The other kind belongs to root while the gate runs (`is_taken`).
+        This holds for a file that sets the environment of later steps (`variable` is in `NOT_WRITTEN`), and
+        for a file that belongs to root while the gate runs (`is_taken`).
         """
         return self.variable in NOT_WRITTEN or self.is_taken
 

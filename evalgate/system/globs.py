@@ -13,9 +13,9 @@ _ANY_DEPTH = re.compile(r"(?:^|/+)\*\*(?:/+\*\*)*(?:/+|$)")
 def find_matches(pattern: str, folder: Path, within: Path | None = None) -> list[str]:
     """Return the paths that a glob matches, relative to `folder` if the glob is relative.
 
-    The glob is read as `glob.glob` reads it, but `**` enters each folder only once, even if links give it
+    The rules are those of `glob.glob`, but `**` enters each folder only once, even if links lead to it on
     several paths. (With two links from a folder to itself, `glob.glob` finds 2^40 paths of each file.) `**`
-    follows links to other folders; but if `within` is given, `**` enters no folder outside of `within`. A
+    follows links to other folders. If `within` is given, `**` enters no folder outside of `within`. A
     pattern that ends with `**` matches files only.
     """
     if "\0" in pattern:

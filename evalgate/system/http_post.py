@@ -46,7 +46,7 @@ class HttpTarget:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that follows no redirect: it would make the POST a GET, and send headers to another server."""
+    """Handler that follows no redirect, because `urllib` would send a GET, and headers to another server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str

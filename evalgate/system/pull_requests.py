@@ -32,7 +32,7 @@ class PullRequestContext:
     kind: str
     """Kind of change, with an article, such as `a merge request`."""
     fetch: str
-    """Instruction how the user can make the base commit known to git, such as `Check out with …`."""
+    """Instruction to the user to make the base commit known to git, such as `Check out with …`."""
     branch: str = ""
     """Target branch of the change; "" if the CI service does not report it."""
     first_commit: str = ""
@@ -117,7 +117,7 @@ def describe_base_fetch(environ: Mapping[str, str]) -> str:
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
     """Yield revisions (hashes or names) that may be the base commit, the preferred one first.
 
-    No commit of the change can alter these revisions, so that a change cannot choose its own base.
+    The tested change cannot alter these revisions; otherwise it could choose its own base.
     """
     if request.first_commit:
         yield request.first_commit
@@ -130,7 +130,7 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 
 
 def _is_merge(folder: Path, made: str) -> bool:
-    """Return True if HEAD is a merge commit and has the hash `made`, a merge that the CI service made."""
+    """Return True if HEAD is a merge commit with the hash `made`: the merge that the CI service made."""
     # Only then is the first parent of HEAD the base. A change may itself end with a merge, and the first
     # parent of that merge is a commit of the change.
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))

@@ -55,8 +55,8 @@ class InterruptHandler:
         """Handle one signal. Python calls this in the main thread, between any two bytecode instructions.
 
         Raises:
-            KeyboardInterrupt: always, except while handlers are being installed (the signal is then raised at
-                the end of the installation) or while signals are ignored.
+            KeyboardInterrupt: always, with two exceptions. While signals are ignored, nothing is raised.
+                While handlers are being installed, the error is raised at the end of the installation.
         """
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
@@ -76,10 +76,10 @@ class InterruptHandler:
         self._mark_ready()
 
     def _repeat_lost_interrupt(self, lost: "UnraisableHookArgs") -> None:
-        """Send the signal of a dropped KeyboardInterrupt again, until the signal has an effect.
+        """Send the last signal again until it has an effect, if Python dropped its KeyboardInterrupt.
 
-        Python calls this for errors that it drops because it cannot raise them, such as errors in `__del__`.
-        Other errors than KeyboardInterrupt are handled as usual.
+        Python calls this for every error that it drops because it cannot raise it, such as an error in
+        `__del__`. Errors of other types are handled as usual.
         """
         if lost.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(lost)
@@ -102,7 +102,7 @@ class InterruptHandler:
             yield
 
     def _mark_ready(self) -> None:
-        """Note that all handlers are installed; if a signal has arrived before, interrupt the command."""
+        """Store that all handlers are installed. If a signal has arrived before, interrupt the command."""
         self._is_ready = True
         if self._was_asked:
             self._interrupt_command()
@@ -114,7 +114,9 @@ class InterruptHandler:
             raise KeyboardInterrupt
 
     def raise_lost_interrupt(self) -> None:
-        """Raise the KeyboardInterrupt again if other code caught it, as pydantic does in a hash function.
+        """Raise KeyboardInterrupt if a signal has raised it before; other code may have caught it.
+
+        Pydantic, for example, catches it in a hash function.
 
         Raises:
             KeyboardInterrupt: a signal has interrupted the command.
@@ -123,7 +125,7 @@ class InterruptHandler:
             raise KeyboardInterrupt
 
     def note_interrupt(self) -> None:
-        """Note that a signal ended the command, and ignore all further signals."""
+        """Store that a signal ended the command, and ignore all further signals."""
         self.ignores_signals = self.has_interrupted = True
 
 

@@ -46,9 +46,12 @@ class ChatState:
     unsent: str
     """The last message if its turn failed, so that the page can show it again; otherwise ""."""
     is_cut_off: bool
-    """True if the session has ended. The next message then begins a session that repeats earlier turns."""
+    """True if the agent's session has ended, although `turns` is not empty.
+
+    The next message then begins a new session, and first sends the user's messages of these turns again.
+    """
     failed_trace: tuple[TraceSpan, ...]
-    """Steps of the last turn if this turn failed; () if it did not fail, or if turns keep no trace."""
+    """Steps (trace spans) of the last turn if this turn failed; otherwise ()."""
 
 
 class BackgroundChat:

@@ -103,8 +103,8 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
     """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK agents.
 
-    `PROJECT_AGENT` stands for the agent of the thresholds file. Return it if the file names an agent or is
-    invalid, or if there is no Google ADK agent.
+    `PROJECT_AGENT` stands for the agent of the thresholds file. It is returned alone if the file names an
+    agent or is invalid, or if there is no Google ADK agent.
     """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found

@@ -28,19 +28,22 @@ _FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")
 
 @frozen
 class CaseQuery:
-    """Search, filters and order of a list of cases. An empty field filters nothing."""
+    """Search, filters and order of a list of cases. A case is listed if it matches every filter that is set.
+
+    An empty field is no filter.
+    """
 
     q: str = ""
     """Words that the texts of a case must all contain, in any order, ignoring case."""
     kind: str = ""
     """Kind of cases, such as `flaky`: a key of `KINDS`."""
     set: str = ""
-    """Id of an eval set."""
+    """Id of the eval set of the listed cases."""
     tag: str = ""
     metric: str = ""
-    """Name of a metric that failed or could not be evaluated."""
+    """Name of a metric that failed, or ended with an error, on every listed case."""
     change: str = ""
-    """Kind of change since the baseline; `any` stands for any change, `unchanged` for none."""
+    """Kind of change of a case since the baseline; or `any` (a change of any kind), or `unchanged`."""
     cause: str = ""
     """Label of a group of cases that failed for the same reason."""
     divergence: str = ""

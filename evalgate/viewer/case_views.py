@@ -79,7 +79,7 @@ class TurnComparison:
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
     """Compare the expected with the actual reply in turn `number` (from 1) of a run.
 
-    `finding` is the case of the run. `budget` limits the texts that the page can still show.
+    `finding` describes the case of the run. `budget` limits the texts that the page can still show.
     """
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, finding, budget)
@@ -179,7 +179,7 @@ class RunComparison:
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
     """Compare the expected with the actual turns of a run. Leave out turns for which `budget` has no room.
 
-    `finding` is the case of the run.
+    `finding` describes the case of the run.
     """
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
@@ -274,8 +274,9 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 def list_case_facts(case: CaseResult) -> Iterator[str]:
     """Yield texts about a case, as far as they apply.
 
-    The texts are its `file:line`, a weight other than 1, the fact that it is protected, and the reason why it
-    does not count for the verdict: it is quarantined or not reviewed yet.
+    There is a text for the case's `file:line`, for a weight other than 1, for a protected case (which closes
+    the gate when it fails), and for a case that does not count for the verdict, because it is quarantined or
+    not reviewed yet.
     """
     if case.path:
         yield f"{case.path}:{case.line}" if case.line else case.path
@@ -289,7 +290,7 @@ def list_case_facts(case: CaseResult) -> Iterator[str]:
 
 @frozen
 class RunColumn:
-    """Short form of a run, for the table of all runs of a case."""
+    """One run of a case: its column in the table that compares all runs of the case."""
 
     number: int
     status: Status

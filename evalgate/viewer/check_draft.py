@@ -39,7 +39,7 @@ _NO_GLOB = re.compile(r"([*?\[])")
 
 @dataclass(slots=True)
 class DraftValue:
-    """Condition on an argument of the tool `tool`. If `tool` is "", on a key of the session's final state."""
+    """Condition on an argument of a tool's calls, or on a key of the session's final state (`tool` is "")."""
 
     tool: str = ""
     path: str = ""
@@ -56,7 +56,7 @@ class DraftCheck:
     """Present name of the check in the case notes; "" for a new check."""
     name: str = ""
     fields: dict[str, str] = field(default_factory=dict)
-    """Texts of the fields, by the path of the condition, such as `tools.require`."""
+    """Texts of the form fields, by the path of the condition in the check, such as `tools.require`."""
     values: list[DraftValue] = field(default_factory=list)
     rest: str = ""
     """All conditions that have no field, as YAML."""
@@ -295,8 +295,8 @@ def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     """Return a new check that requires a call of the same tool with the arguments of `call`.
 
-    If the arguments are empty or no object, the check requires any call of the tool. The check gets a name
-    that no check in `taken` has.
+    If `call` has no arguments, or if they are no JSON object, every call of the tool meets the check. The
+    check gets a name that no check in `taken` has.
     """
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:

@@ -171,7 +171,10 @@ def _compare(
 
 
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
-    """Return `run` with the replies of an earlier run as its expected replies, so that a page shows both."""
+    """Return `run` with `replies` in place of its expected replies.
+
+    `replies` are those of an earlier run, so a page then shows the replies of both runs side by side.
+    """
     turns = tuple(
         replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)

@@ -14,7 +14,7 @@ time between requests."""
 class LimitedConnection(H11Protocol):
     """Connection that is closed if the headers of a request do not arrive within `HEAD_S` seconds.
 
-    Otherwise any process on the machine could use up the file descriptors of the server by open connections.
+    Otherwise, any process on the machine could open connections until the server has no file descriptors.
     """
 
     _waits_since = 0.0

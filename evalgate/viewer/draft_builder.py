@@ -83,8 +83,9 @@ def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
     """Return `base` with `turns`, the turns of the draft, in place of its own turns.
 
-    The user may have moved, added or deleted turns. Tool mocks move with their turns. Recorded replies do so
-    only if each old turn had one and no turn is new. Otherwise, recorded replies keep their positions.
+    The user may have moved, added or deleted turns. A tool mock for a turn moves with the turn. Recorded
+    replies move with their turns only if every turn in `base` had a recorded reply, and no turn was added.
+    Otherwise, they stay in their old order.
     """
     order: list[int | None] = []
     for turn in draft.turns:
@@ -212,9 +213,10 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of goals from the form; `old` has the goals of the file.
+    """Return `case` with the order of its goals from the form; `old` has the goals in the file.
 
-    `errors` gets a message for each goal for which the form names a later goal that does not exist.
+    In the form, each goal has a list of later goals. If a goal in a list does not exist, `errors` gets a
+    message.
     """
     journey = case.journey
     if journey is None:
@@ -238,11 +240,11 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return `case` with goals that were rebuilt from the expected reply, if the user changed the reply.
+    """Change the goals of `case` to fit its expected reply if the user changed the reply. Return the case.
 
-    `base` is the case before the edit, `case` after it. If the user changed the reply and also the goals,
-    `errors` gets a message, and `case` is returned unchanged. A case without goals or with several turns is
-    returned unchanged, too.
+    `base` is the case before the edit, `case` after it. A case without goals or with several turns is
+    returned unchanged. If the user changed both the reply and the goals, `case` is returned unchanged, too,
+    and `errors` gets a message.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

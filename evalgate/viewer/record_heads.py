@@ -34,7 +34,7 @@ def read_head(stored: StoredRecord) -> Record:
 
 
 def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
-    """Return the record without its cases; if the file is broken, return the error, for a cache."""
+    """Return the record without its cases, or the error if the file is broken; both can be cached."""
     try:
         return _read_parts(stored)[0]
     except InvalidInputError as error:

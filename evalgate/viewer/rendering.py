@@ -7,8 +7,8 @@ to apply one of two filters to the text of an attribute:
 - `one_line`, for titles and labels.
 - `exact`, for the value of a field that the browser sends back.
 
-The template test `invisible_in_part` is True for a text with invisible characters. With it, a page marks the
-characters next to a field, because it cannot mark them in the field.
+A form field cannot mark invisible characters either. So a template tests the text of a field with
+`invisible_in_part`: if the text has such characters, the page shows them next to the field.
 """
 
 import html

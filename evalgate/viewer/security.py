@@ -70,7 +70,7 @@ class Access:
 
     @property
     def address(self) -> str:
-        """Return the address to open first. It contains the token; when it is opened, the cookie is set."""
+        """Return the address to open first. It contains the token; the server's answer sets the cookie."""
         return f"http://{self.host}:{self.port}/?token={self.token}"
 
     @property
@@ -81,7 +81,10 @@ class Access:
 
     @property
     def cookie_name(self) -> str:
-        """Return the cookie's name. It has the port, because servers on other ports get the same cookies."""
+        """Return the cookie's name, which has the port.
+
+        Browsers send the cookies of a host to its servers on all ports, so each viewer needs its own name.
+        """
         return f"evalgate_view_{self.port}"
 
     @property

@@ -46,13 +46,16 @@ class PerTurnAgent:
         """Return at once, as no process runs between turns."""
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "PerTurnSession":
-        """Return a conversation, which starts a process for each turn."""
+        """Return a conversation, which starts a process for each turn.
+
+        `run` and `alone` have no effect, since conversations share no process.
+        """
         del run, alone
         return PerTurnSession(self._launch, case, self._timeout_s)
 
 
 class PerTurnSession:
-    """An `AgentSession` that starts a process for each turn. As a context manager, it returns itself."""
+    """An `AgentSession` that starts a process for each turn. `async with` returns the session itself."""
 
     def __init__(self, launch: LaunchSpec, case: EvalCase, timeout_s: float) -> None:
         self._launch = launch
@@ -124,7 +127,10 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers one message with its whole stdout. It passes events to its own methods."""
+    """Process that answers one message with its whole stdout.
+
+    It is an `AgentProcess` and also the listener of this process: its own methods receive the events.
+    """
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -176,7 +182,7 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Largest number of processes. Sessions that need a process of their own may use 4 in any case.
+        workers: Largest number of processes. A session that must be alone may add processes, up to 4 in all.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.

@@ -1,4 +1,4 @@
-"""Agents in a container of an image, a build or a Compose service.
+"""Agents in a Docker container: of a ready-made image, of an image built first, or of a Compose service.
 
 The gate sends messages to the container's stdin, or to a port of the container.
 """
@@ -50,8 +50,8 @@ class DockerAgentOptions(HttpDialectOptions):
     otherwise_named_by: ClassVar[str] = "service"
 
     image: str | None = Field(default=None, min_length=1)
-    """Name of the image to run. With `build`, the built image is run, and this is only the agent's name in
-    reports."""
+    """Name of the image to run. If `build` is set, the built image is run instead, and `image` is only the
+    agent's name in reports."""
     service: str | None = Field(default=None, min_length=1)
     """A service of a Compose file, instead of `image`. All services that it depends on are started, too."""
     compose: str | None = Field(default=None, min_length=1)
@@ -64,24 +64,24 @@ class DockerAgentOptions(HttpDialectOptions):
     """Command of the container; the image's own command when absent. With `port`, the command runs a server.
     Without `port`, it runs a program that speaks the worker protocol."""
     entry: str | None = Field(default=None, min_length=1)
-    """A Python agent in the container, written as for the kind `python`. Evalgate copies its worker into the
-    container to run the agent."""
+    """A Python agent in the container: `package.module:attribute` or `path/file.py:attribute`. Evalgate
+    copies its own worker program into the container, and the worker runs the agent."""
     python: str = "python3"
-    """Python in the container that runs the `entry`; 3.9 or later."""
+    """Command that starts the container's Python (3.9 or later), which runs the `entry`."""
     capture: bool = True
-    """If true, tool calls and usage of an `entry` that reports none are read from its requests to models and
-    its OpenTelemetry spans: docs/agents.md."""
+    """If true, and the agent named by `entry` reports no tool calls or usage itself, evalgate reads them from
+    the agent's requests to models and its OpenTelemetry spans: docs/agents.md."""
     port: Annotated[int, Strict()] | None = Field(default=None, ge=1, le=65_535)
-    """Port of a server in the container. It gets the messages over HTTP, in the format that `dialect`
-    names."""
+    """Port of a server in the container. The server receives the messages over HTTP, in the wire format that
+    `dialect` names. When absent, messages are sent to the container's stdin."""
     workspace: str | None = Field(default=None, pattern="^/.+")
     """Absolute path in the container to which the working folder is copied, and in which the agent runs. When
     absent, the working folder is not copied."""
     environment: Mapping[str, str] = Field(default_factory=dict)
-    """Environment variables of the container, added to the variables that `env` names. Values may hold
-    `${NAME}`, which is replaced by a variable of evalgate's own environment."""
+    """Further environment variables of the container, with their values. (The option `env` passes on
+    evalgate's variables.) `${NAME}` in a value is replaced by a variable of evalgate's own environment."""
     user: str | None = None
-    """User in the container, or `user:group`; the image's own user when absent."""
+    """User that runs the container's command, or `user:group`; the image's own user when absent."""
     memory: str | None = Field(default=None, pattern="^[0-9]+[bkmgBKMG]?$")
     """Memory that the container may use, such as `512m`; no limit when absent."""
     cpus: Annotated[float, Strict()] | None = Field(default=None, gt=0, le=4_096)
@@ -89,7 +89,7 @@ class DockerAgentOptions(HttpDialectOptions):
     pids: Annotated[int, Strict()] | None = Field(default=None, ge=1)
     """Largest number of processes in the container at the same time; no limit when absent."""
     network: str = "bridge"
-    """Name of the container's network in Docker; `none`: no network."""
+    """Docker network that the container joins, by name; `none`: the container has no network."""
     read_only: bool = False
     """If true, the container can write only to /tmp and to the folders that are copied into it."""
 
@@ -129,7 +129,8 @@ class DockerAgentOptions(HttpDialectOptions):
         """Build the agent without creating its container.
 
         Raises:
-            InvalidInputError: a placeholder has no value, or the Compose file is missing or has problems.
+            InvalidInputError: a placeholder `${NAME}` has no value, or the Compose file is missing or has
+                problems.
         """
         expander = PlaceholderExpander(context.environ)
         spec = self._build_spec(context, expander)

@@ -33,8 +33,8 @@ class HttpAgentOptions(HttpDialectOptions):
     named_by: ClassVar[str] = "url"
 
     url: str
-    """URL of the agent's server; may hold `${NAME}`. Every dialect except `evalgate` appends a path to it:
-    docs/agents-http.md."""
+    """URL of the agent's server. `${NAME}` in it is replaced by a variable of evalgate's environment. Every
+    dialect except `evalgate` appends a path to the URL: docs/agents-http.md."""
     verify: bool = True
     """If true, the server's certificate must be valid."""
     ca_file: str | None = None
@@ -53,7 +53,7 @@ class HttpAgentOptions(HttpDialectOptions):
         """Build the agent. If `otel` is set, evalgate also receives the server's OpenTelemetry spans.
 
         Raises:
-            InvalidInputError: a placeholder has no value, or the URL cannot be used.
+            InvalidInputError: a placeholder `${NAME}` has no value, or the URL cannot be used.
         """
         agent, traces = self._build_remote_agent(context), resolve_otel_settings(self.otel)
         # The server runs already and cannot be told where to send spans: use the exporters' default port.

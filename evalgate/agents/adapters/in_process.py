@@ -53,8 +53,8 @@ class _LoopWorker:
         """Create the host and its thread pool, without starting a thread.
 
         Args:
-            hosted: The agent, as the host runs it.
-            thread: The agent's thread; None: the agent runs in the caller's loop.
+            hosted: The agent, adapted for the host: the function that runs a turn, and its properties.
+            thread: The thread with the agent's own loop; None: the agent runs in the caller's loop.
             threads: Largest number of threads for an agent that is not asynchronous.
             timeout: Seconds that one turn may take.
             on_change: Function that is called when a session ends, and when a hanging thread is abandoned.
@@ -97,7 +97,7 @@ class _LoopWorker:
     # --- called by the host with the messages of the agent, as a `Sender` -----------------------------------
 
     def send(self, message: dict[str, Any]) -> None:
-        """Queue a message for the session that the message names. Any thread may call this method.
+        """Queue a message from the agent, for the session that the message names. Any thread may call this.
 
         Messages are delivered in the order of the calls.
 
@@ -132,7 +132,7 @@ class _LoopWorker:
     # --- called by its sessions with messages to the agent --------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
-        """Pass a message to the agent. The agent gets a copy, so it cannot change the case for later runs.
+        """Pass a session's message to the agent, as a copy: the agent cannot change the case for later runs.
 
         Raises:
             MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
@@ -349,9 +349,9 @@ class InProcessAgent:
 
 
 def describe_object(agent: object) -> str:
-    """Return the name of an object in reports, as `module.qualified_name`.
+    """Return the name under which reports show an object: `module.qualified_name`.
 
-    For an object without a qualified name, return the name of its class.
+    For an object without a qualified name, return the module and name of its class.
     """
     named = agent if hasattr(agent, "__qualname__") else type(agent)
     return f"{named.__module__}.{named.__qualname__}"

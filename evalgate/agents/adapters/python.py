@@ -30,10 +30,10 @@ def build_python_launch(
     """Return the command, environment, user and limits of a process that hosts a Python agent.
 
     Args:
-        host_options: Options of the host program, such as `entry`. The module `host.program` lists all.
+        host_options: Options of the host program, such as `entry`; the module `host.program` describes them.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
-        threads: Largest number of threads in the process for a synchronous agent.
+        threads: Largest number of turns of a synchronous agent at the same time, each in a thread.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
@@ -72,13 +72,13 @@ def build_python_agent(
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
-        workers: Largest number of processes. For sessions that need a process alone, it is at least 4.
-        threads: Largest number of threads in each process for a synchronous agent.
+        workers: Largest number of processes. A session that must be alone may add processes, up to 4 in all.
+        threads: Largest number of turns of a synchronous agent in one process, each in a thread.
         start_timeout: Seconds that a process may take to start and to import the agent.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
         memory: Memory of a process and its children, as `512m`; None: no limit. Raises ValueError if invalid.
-        capture: If True, capture model calls and spans of an agent that reports no events itself.
+        capture: If True, and the agent reports no events itself, capture its model calls and spans.
         track_files: If True, record the files of the project that the agent opens.
     """
     launch = build_python_launch(
@@ -106,8 +106,8 @@ class PythonAgentOptions(BaseModel):
     memory: MemoryOption = None
     """Memory that one worker and its children may use, as `512m`; no limit when absent."""
     capture: bool = True
-    """If true, tool calls and usage of an agent that reports none are read from its requests to models and
-    its OpenTelemetry spans: docs/agents.md."""
+    """If true, and the agent reports no tool calls or usage itself, evalgate reads them from the agent's
+    requests to models and its OpenTelemetry spans: docs/agents.md."""
 
     @field_validator("entry")
     @classmethod
@@ -142,8 +142,8 @@ class AdkAgentOptions(BaseModel):
 
     entry: str = Field(min_length=1)
     """The agent: `package.module`, `path/to/agent_folder` or `path/file.py`. The module, or its submodule
-    `agent`, defines `app`, `root_agent` or `get_agent_async`. If it has another name, append the name:
-    `path/file.py:my_agent`. A folder may have a `root_agent.yaml` instead."""
+    `agent`, defines `app`, `root_agent` or `get_agent_async`. An agent of another name is written with this
+    name: `path/file.py:my_agent`. A folder may have a `root_agent.yaml` instead of a module."""
     agent_name: str | None = Field(default=None, min_length=1)
     """Name of the sub-agent to run instead of the root agent."""
     start_timeout: float = Field(default=120.0, gt=0, allow_inf_nan=False)

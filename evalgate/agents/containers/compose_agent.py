@@ -49,7 +49,7 @@ class PlannedService:
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
-    """Condition that another service must fulfil, by the name of that service."""
+    """Names of the services that must be ready first, each with the condition that it must fulfil."""
 
 
 class Sidecars:
@@ -247,6 +247,8 @@ class ComposeAgent:
     ) -> AbstractAsyncContextManager[AgentSession]:
         """Return an asynchronous context manager that opens a conversation.
 
+        With `alone`, no other conversation may use the same worker or server of the agent.
+
         Raises:
             AgentUnreachableError: a service or the agent did not start.
             RuntimeError: the agent was not entered as a context manager.
@@ -342,10 +344,10 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the variables in `given`. A value of None is replaced by the value in the environment.
+        """Return a copy of `given`, variables by name, with a value for each variable that is None.
 
-        The environment is the one of the Compose file (`ComposeProject.values`). A variable that has no value
-        there, either, is left out.
+        The value is taken from the variables of the Compose file (`ComposeProject.values`). A variable
+        that has no value there is left out.
         """
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
@@ -416,9 +418,9 @@ def build_compose_agent(
         service: Name of the agent's service.
         file: The Compose file, relative to `folder`; None: the first default name that exists there.
         folder: The working folder.
-        environ: Values of the Compose file's variables.
+        environ: Values of the variables in the Compose file; they take precedence over its `.env`.
         timeout_s: Seconds to wait until a service fulfils a condition such as `service_healthy`.
-        adapt_spec: Function that applies the settings of the `agent` section to the agent's container.
+        adapt_spec: Function that returns the agent's container with the settings of the `agent` section.
         build_agent: Function that builds the agent in its container.
 
     Raises:

@@ -25,9 +25,9 @@ _VARIABLE = re.compile(
 
 
 class InterpolationError(Exception):
-    """Error of a variable without a value or with an invalid form.
+    """Error for a variable in a Compose file that is required and not set, or is written in a wrong form.
 
-    The message begins with a verb; the caller puts the key of the Compose file before the message.
+    The message begins with a verb. The caller puts the key of the Compose file before it, as its subject.
     """
 
 
@@ -110,7 +110,7 @@ def _convert_to_text(value: object) -> object:
 
 
 def _parse_assignments(value: object) -> object:
-    """Return a list `[A=1, B]` as `{A: 1, B: None}`, and any other value unchanged."""
+    """Convert a list of texts such as `[A=1, B]` to `{A: "1", B: None}`; return other values unchanged."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return value
     pairs = (each.partition("=") for each in value)
@@ -130,7 +130,7 @@ class _ComposeModel(BaseModel):
 
 
 class ServiceBuild(_ComposeModel):
-    """Build of a service's image."""
+    """Key `build` of a service, which says from what the service's image is built."""
 
     context: str = "."
     """Folder that is sent to the daemon, relative to the Compose file's folder."""
@@ -140,7 +140,7 @@ class ServiceBuild(_ComposeModel):
 
 
 class Dependency(_ComposeModel):
-    """Condition that another service must fulfil before the service starts."""
+    """Item of `depends_on`: the condition that another service must fulfil before this service starts."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
         "service_started"
@@ -164,7 +164,7 @@ class HealthCheck(_ComposeModel):
 
 
 class EnvFile(_ComposeModel):
-    """A file of environment variables."""
+    """Item of `env_file`: a file with environment variables of the service."""
 
     path: str
     required: bool = True
@@ -172,7 +172,7 @@ class EnvFile(_ComposeModel):
 
 
 class Volume(_ComposeModel):
-    """A volume, folder or tmpfs at a path of the container."""
+    """Item of `volumes`: a volume, a folder or a tmpfs that is mounted at `target` in the container."""
 
     type: Literal["volume", "bind", "tmpfs"] = "volume"
     source: str | None = None
@@ -246,11 +246,11 @@ class ComposeProject:
     services: Mapping[str, ComposeService]
     """Services by name, each after the services that it depends on; the agent's service is last."""
     values: Mapping[str, str]
-    """Values of the variables that the file may use."""
+    """Values of the file's variables: those of the `.env` file, then those of the environment, which win."""
     aliases: Mapping[str, tuple[str, ...]]
-    """Host names of each service in the network, by service; the service's own name comes first."""
+    """Host names in the network, by service. The first host name of a service is the service's name."""
     path: str
-    """Path of the Compose file in messages."""
+    """Path of the Compose file, as error messages show it."""
     position: Callable[[Location], tuple[int, int]]
     """Function that returns the line and column of a location, such as `("services", "web", "image")`."""
 
@@ -375,8 +375,8 @@ class _ProjectReader:
     def _interpolate_value(self, value: Any, location: Location) -> Any:
         """Return `value` with the variables replaced in every text in it, at any depth.
 
-        Record a problem for each text with an invalid variable, and keep the text. `location` is the place
-        of `value` in the file.
+        A text with an invalid variable stays unchanged, and a problem is recorded for it. `location` is the
+        place of `value` in the file.
         """
         if isinstance(value, dict):
             return {key: self._interpolate_value(each, (*location, key)) for key, each in value.items()}

@@ -14,9 +14,9 @@ LEFT_OUT = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".
 
 
 def copy_into_container(container: "Container", copied: Iterable[tuple[Path, str]]) -> None:
-    """Copy files and folders into a container that was created.
+    """Copy files and folders into an existing container, which need not run.
 
-    `copied` has a pair for each of them: the path on this machine, and the path in the container.
+    `copied` has a pair for each file or folder: its path on this machine, and its path in the container.
 
     Raises:
         docker.errors.APIError: the daemon refuses.

@@ -111,8 +111,8 @@ def _resolve_without_gateway(
     - `host_is_given` is True: the container uses the host of `wanted`.
 
     Raises:
-        AgentUnreachableError: neither is the case. Or the given host is one such as `localhost`, at which a
-            container does not reach the gate.
+        AgentUnreachableError: there is no such endpoint. This is also the case if the given host is one such
+            as `localhost`, at which a container does not reach the gate.
     """
     if network == "host":
         return wanted

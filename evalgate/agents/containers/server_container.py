@@ -131,8 +131,9 @@ class ServerContainer:
     async def detect_end(self) -> Failure | None:
         """Return a failure that describes the end of the container; None if the container still runs.
 
-        Call this method after a connection to the container broke. The container may end a little later, so
-        wait a second for its end. Wait up to 15 seconds in all while the server fails its health check.
+        Call this method after a connection to the container broke, because the container may end a little
+        later. Wait a second for its end. If the server fails its health check then, wait until the container
+        ends or the server is healthy again, for up to 15 seconds in all.
         """
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
@@ -255,6 +256,8 @@ class ServerContainerAgent:
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ServerSession":
         """Return an asynchronous context manager that opens a conversation.
+
+        With `alone`, the conversation gets a separate container.
 
         Raises:
             AgentUnreachableError: the first container did not start.

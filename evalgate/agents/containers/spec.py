@@ -28,7 +28,7 @@ class ContainerLimits:
     cpus: float | None = None
     pids: int | None = None
     network: str = "bridge"
-    """Name of a network; `none`: no network at all."""
+    """Docker network that the container joins, by name; `none`: the container has no network."""
     read_only: bool = False
     """True if only volumes and /tmp can be written."""
 
@@ -70,7 +70,7 @@ class ContainerSpec:
     calls_gate: bool = False
     """True if the container connects to the gate, for example to send spans."""
     entrypoint: tuple[str, ...] | None = None
-    """Program before the command; None: the image's own."""
+    """Program that receives `command` as its arguments (Docker's ENTRYPOINT); None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()
     """Volumes, each as (name, path in the container, True if read-only)."""
     anonymous_volumes: tuple[str, ...] = ()

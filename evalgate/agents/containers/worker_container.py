@@ -268,6 +268,8 @@ class WorkerContainerAgent:
     ) -> "AbstractAsyncContextManager[AgentSession]":
         """Return an asynchronous context manager that opens a conversation.
 
+        With `alone`, the conversation gets a worker without any other conversation.
+
         Raises:
             AgentUnreachableError: there is no daemon or no image, or the daemon is reached over TLS.
             RuntimeError: the agent was not entered as a context manager.

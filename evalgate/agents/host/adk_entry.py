@@ -31,8 +31,8 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
     without arguments, and may return a tuple that begins with the agent.
 
     Args:
-        entry: `package.module`, `path/to/agent_folder` or `path/file.py`, followed by `:attribute` if the
-            agent has a name that ADK does not search; or `path/file.yaml`, from which ADK builds an agent.
+        entry: `package.module`, `path/to/agent_folder`, `path/file.py`, or `path/file.yaml` from which ADK
+            builds an agent. An agent with a name that ADK does not search is written with `:attribute`.
         sub_agent: Name of an agent below the root to run instead of the root; None or "": the root.
         loop: Event loop that awaits the result of an asynchronous function.
 

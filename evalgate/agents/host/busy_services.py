@@ -26,8 +26,9 @@ def classify_transient_error(error: BaseException) -> tuple[str, float | None] |
     The kind is `rate_limited` or `unavailable`. The delay is the service's Retry-After in seconds, or None if
     the service sent none.
 
-    The causes of `error` (`raise … from`) and the member of an exception group with one member are searched
-    as well, up to 8 errors in all. `__context__` is not searched, because it may be an unrelated exception.
+    The causes of `error` (`raise … from`) are searched as well, up to 8 errors in all. If an exception group
+    has one member, the member counts as its cause. `__context__` is not searched, because it may be an
+    unrelated exception.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):
@@ -51,7 +52,10 @@ def _iter_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _get_cause(error: BaseException) -> BaseException | None:
-    """Return the member of an exception group with one member, else the `__cause__` of `error`, or None."""
+    """Return the exception that caused `error`; None if there is none.
+
+    For an exception group with one member, this is the member; for any other error, its `__cause__`.
+    """
     members = getattr(error, "exceptions", None)
     # `asyncio.TaskGroup` wraps even a single failure. Of several, none is the cause of the others.
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):

@@ -1,4 +1,4 @@
-"""Transport of JSON lines between the host and the gate; one system call writes many lines."""
+"""Transport of JSON lines between the host and the gate; lines sent together are written in one call."""
 
 from __future__ import annotations
 

@@ -147,11 +147,11 @@ class SessionManager:
         turn.task.cancel()
 
     def handle_exit(self, error: BaseException) -> None:
-        """Make sure that a turn ends after one of its tasks stopped the event loop by raising `error`.
+        """Cancel a turn that has not ended 1 s after one of its tasks stopped the loop by raising `error`.
 
-        `error` is SystemExit or KeyboardInterrupt. If the turn awaits the task, it receives the exception and
-        ends by itself. Otherwise, it might wait for ever, for example for a message from the task. So the
-        turn is cancelled if it has not ended after 1 s (`EXIT_WAIT_S`). Do nothing if the turn is unknown.
+        `error` is SystemExit or KeyboardInterrupt. A turn that awaits the task receives the exception, and
+        usually ends by itself within the second (`EXIT_WAIT_S`). Any other turn might wait for ever, for
+        example for a message from the task. Do nothing if the turn is unknown.
         """
         session = _find_exited_session(error)
         turn = None if session is None else self._turns.get(session.id)
@@ -311,8 +311,8 @@ def _find_exited_session(error: BaseException) -> Session | None:
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
     """Add every yielded value to `answer`, and return the generator's return value.
 
-    Without a return value, return None. But if `answer` is still empty, return "": the response of a
-    generator without any output is an empty text, and no error.
+    If the generator returns None, return None, or "" if `answer` is still empty: a generator without any
+    output has answered with an empty text, which is not an error.
     """
     while True:
         try:

@@ -14,7 +14,9 @@ from .custom_metric_arguments import JsonNamespace
 
 
 def use_google_invocation(imitation: JsonNamespace) -> Any:
-    """Convert an imitated `Invocation` to Google's; return it unchanged if Google ADK is not imported.
+    """Convert an imitation of ADK's `Invocation` to Google's own class.
+
+    Return the imitation unchanged if Google ADK is not imported.
 
     Tool calls and messages are in both of ADK's forms: in `intermediate_data.invocation_events`, and in the
     older fields such as `intermediate_data.tool_uses`. A metric may read either form.
@@ -38,7 +40,10 @@ def use_google_invocation(imitation: JsonNamespace) -> Any:
 
 
 def use_google_metric(imitation: JsonNamespace) -> Any:
-    """Convert an imitated `EvalMetric` to Google's; return it unchanged if Google ADK is not imported."""
+    """Convert an imitation of ADK's `EvalMetric` to Google's own class.
+
+    Return the imitation unchanged if Google ADK is not imported.
+    """
     module = sys.modules.get("google.adk.evaluation.eval_metrics")
     return imitation if module is None else module.EvalMetric.model_validate(_to_json(imitation))
 

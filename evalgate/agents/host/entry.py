@@ -17,8 +17,8 @@ _MAX_NAMES = 12
 def load_entry(entry: str, home: str | None = None) -> object:
     """Import the module that `entry` names, and return the object that `entry` names in the module.
 
-    A path in `entry` is relative to `home`, or to the working folder if `home` is None. For a path, a folder
-    may be added to `sys.path`.
+    A path in `entry` is relative to `home`, or to the working folder if `home` is None. For a path, the
+    folder from which the module can be imported is added to `sys.path`.
 
     Raises:
         EntryNotFoundError: the entry is malformed, or there is no such object.

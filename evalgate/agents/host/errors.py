@@ -128,7 +128,7 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
-    """Return (path, importer): a source file that Python could not compile, and the place of its import.
+    """Return (path, importer): a source file that Python could not compile, and the place that imports it.
 
     `path` is None if no file was being compiled. `importer` is `file:line`, or "the agent" if the traceback
     has no frame of the agent's code.

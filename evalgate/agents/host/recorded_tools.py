@@ -69,8 +69,8 @@ class CallRecording:
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.
-            NoMatchingMockError: the recording has no further call with these arguments, or has the call
-                without its result.
+            NoMatchingMockError: the recording has no further call with these arguments, or the result of the
+                call was not recorded.
         """
         with self._lock:
             call = self._calls.get(name, {}).get(format_canonical(args))
@@ -129,10 +129,11 @@ def _canonicalize(value: Any) -> Any:
 
 
 def _iter_differences(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (path, value in `then`, value in `now`) for each difference between two JSON values.
+    """Yield (path, recorded value, new value) for each difference between `then` and `now`.
 
-    The path of a difference is written as `a.b[0]`. It begins with the argument `path`, which is the path of
-    `then` and `now` in the values around them. A missing value is `_ABSENT`.
+    `then` holds the recorded arguments of a call, and `now` the arguments of the new call. A path is written
+    as `a.b[0]`. It begins with the argument `path`: "" for whole arguments, and the path so far in recursive
+    calls. A value that is missing on one side is `_ABSENT`.
     """
     if isinstance(then, dict) and isinstance(now, dict):
         for key in {**then, **now}:

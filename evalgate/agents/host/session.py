@@ -116,9 +116,10 @@ class Session:
         id: str | None = None,  # noqa: A002  the name on the wire
         author: str | None = None,
     ) -> None:
-        """Report the result of a tool call; `id` is the id that was passed to `tool_call`, or None.
+        """Report the result of a tool call.
 
-        `author` is the name of the agent, if there are several agents.
+        `id` is the id that was passed to `tool_call`; None if no id was passed. `author` is the
+        name of the agent, if there are several agents.
 
         Raises:
             RuntimeError: no turn is in progress.

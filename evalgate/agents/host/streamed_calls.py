@@ -60,9 +60,10 @@ class StreamedCalls:
 
 
 def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
-    """Append `name` and the text at `text_key` of `piece` to the same fields of `whole`.
+    """Extend the call `whole`, in place, by the texts of its next piece.
 
-    A name that only repeats the name in `whole` is left out.
+    The fields `name` and `text_key` (such as `arguments`) of `piece` are appended to the same fields of
+    `whole`. A `name` that only repeats the name in `whole` is not appended.
     """
     name, more = piece.get("name"), piece.get(text_key)
     if isinstance(name, str) and name != whole["name"]:

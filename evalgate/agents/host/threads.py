@@ -79,8 +79,8 @@ class DaemonThreadPool:
     def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Call `work` in a thread, with the caller's context variables, and return the future of its result.
 
-        The future raises the error of `work`. Call this method in the event loop. After `close`, the future
-        may never be done.
+        The future raises the error of `work`. Call this method in the event loop. If it is called after
+        `close`, the future may never be done.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()

@@ -67,7 +67,7 @@ class TraceRecorder:
         self._has_agent = False
 
     def begin_turn(self) -> None:
-        """Start a turn and forget the open steps of an earlier turn; times are counted from now on."""
+        """Start a turn, from which the times of its steps are counted; forget open steps of earlier turns."""
         with self._lock:
             self._turn_began, self._has_agent = time.perf_counter(), False
             self._open.clear()
@@ -83,8 +83,9 @@ class TraceRecorder:
     ) -> OpenSpan:
         """Begin a step, which `end_span` or the end of the turn ends.
 
-        `kind` is `agent`, `model`, `tool` or `other`. `request` may be a function that returns the request
-        when the step ends.
+        `kind` is `agent`, `model`, `tool` or `other`. `author` is the name of the agent that took the step.
+        `parent` is the step that contains it; None: no step. `request` is the data that the step received,
+        or a function that is called when the step ends and returns this data.
         """
         with self._lock:
             self._issued += 1

@@ -54,7 +54,7 @@ def verify_code(home: str, digest: str) -> None:
 
 
 def create_verified_loader(name: str, file: str) -> SourceFileLoader | None:
-    """Return a loader that checks `file` if `verify_code` was called for its folder; None for other files."""
+    """Return a loader that checks `file`; None if `verify_code` was not called for a folder around `file`."""
     return _VerifiedSourceLoader(name, file) if _find_home(file) else None
 
 

@@ -43,8 +43,8 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     repeat. The usage is None if no event reports usage.
 
     Raises:
-        AgentError: an event is malformed or an error of the server. Or an event reports an error of the
-            model, and no event is final.
+        AgentError: an event is malformed, or is the server's report of an error. Or an event reports an
+            error of the model, and no event is final.
     """
     selected = _select_events(events)
     reply, usage = read_recorded_reply(selected), _sum_usage(selected)
@@ -60,7 +60,7 @@ def read_recorded_reply(events: Iterable[object]) -> Reply:
     final if ADK's `is_final_response` is True. All other texts, calls and results are the reply's events.
 
     Raises:
-        AgentError: an event is malformed or an error of the server.
+        AgentError: an event is malformed, or is the server's report of an error.
     """
     selected = _select_events(events)
     finals = [event for event in reversed(selected) if _list_parts(event) and _is_final(event)]

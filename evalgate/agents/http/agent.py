@@ -32,11 +32,11 @@ class RemoteOptions:
     """Time limits in seconds, and the address of the health check."""
 
     timeout_s: float
-    """Time limit of one turn."""
+    """Seconds that one turn may take."""
     health: str
-    """Address that must answer before the first case starts."""
+    """URL of the health check. It must answer before the first case starts."""
     start_timeout_s: float = 60.0
-    """Time limit until `health` answers for the first time."""
+    """Seconds to wait, at the start, until `health` answers for the first time."""
 
 
 class RemoteAgent:
@@ -65,7 +65,10 @@ class RemoteAgent:
         await self._connection.close()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
-        """Return a session with a new conversation. Nothing is sent before the first turn."""
+        """Return a session with a new conversation. Nothing is sent before the first turn.
+
+        `run` and `alone` have no effect: all conversations use the same server.
+        """
         del run, alone
         return RemoteSession(self, self._dialect.open_conversation(case), self._options.timeout_s)
 
@@ -121,7 +124,7 @@ class RemoteAgent:
 
 
 class RemoteSession:
-    """`AgentSession` over HTTP. As a context manager, it returns itself."""
+    """`AgentSession` over HTTP. `async with` returns the session itself, without a request."""
 
     def __init__(self, agent: RemoteAgent, conversation: RemoteConversation, timeout_s: float) -> None:
         self._agent = agent

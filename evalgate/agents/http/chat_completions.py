@@ -55,7 +55,7 @@ class ChatDialect:
         self._options = options
 
     def open_conversation(self, case: EvalCase) -> "ChatConversation":
-        """Return a conversation that starts with the instructions and the case's context messages."""
+        """Return a conversation that starts with the instructions and `case.context_messages`."""
         return ChatConversation(self._connection, self._options, case)
 
 
@@ -195,7 +195,7 @@ class Completion:
 
     @property
     def size(self) -> int:
-        """Return the number of characters that `read_calls` parses: the arguments of all tool calls."""
+        """Return the number of characters in the arguments of all tool calls, which `read_calls` parses."""
         functions = (call.get("function") for call in filter_objects(self.message.get("tool_calls")))
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))

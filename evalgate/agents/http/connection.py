@@ -133,16 +133,16 @@ class AgentServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that no message may contain."""
+    """Secret values, such as passwords; messages show `[hidden]` in their place."""
     verify: bool = True
     """True if the certificate must be valid."""
     ca_file: Path | None = None
-    """Certificates that are trusted instead of the system's."""
+    """PEM file of the certificates that are trusted instead of the system's; None: the system's."""
     relocated: bool = False
     """True if the server runs in a container.
 
-    If such a server reports its own address, host and port differ from those in `url`, and are not used. The
-    server is reached without a proxy.
+    An address that such a server reports as its own is valid only in the container: its scheme, host and port
+    are replaced by those of `url`. The server is reached without a proxy.
     """
     connections: int = 100
     """Largest number of open connections."""
@@ -263,9 +263,9 @@ class AgentConnection:
                 await client.close()
 
     async def probe_url(self, url: str) -> str:
-        """Request `url` once. Return "" if the server answers, else the reason as a clause.
+        """Request `url` once. Return "" if the server answers, else a clause with the reason.
 
-        Every status below 500 is an answer, except 407 of a proxy.
+        A status below 500 counts as an answer, except 407, with which a proxy refuses the request.
 
         Raises:
             AgentUnreachableError: the server's certificate is not trusted.
@@ -314,10 +314,11 @@ class AgentConnection:
     ) -> "ClientResponse":
         """Send the request and return the 2xx response.
 
-        If the server is busy or cannot be reached, send the request up to 4 times in all.
+        If the server is busy or cannot be reached, wait and try again: at most 4 attempts in all.
 
         Raises:
-            AgentError: no attempt received a 2xx response.
+            AgentError: the last attempt failed, or the server answered with an error that is no reason to try
+                again.
         """
         data = None if body is None else _COMPACT.encode(body).encode()
         sent = {"Accept": "application/json", **headers}
@@ -344,7 +345,7 @@ class AgentConnection:
     async def _try_request(
         self, method: Method, url: str, data: bytes | None, headers: Mapping[str, str], *, last: bool
     ) -> "ClientResponse | None":
-        """Return the response; None if the request failed and may be repeated.
+        """Return the response, with any status; None if there is no response and the caller may try again.
 
         A POST may be repeated only if it did not reach the server. If it did, it may have started a turn of
         the agent. All other requests may be repeated.
@@ -375,7 +376,7 @@ class AgentConnection:
 
 
 class _ResponseContext:
-    """Context manager of a response. It is faster than context managers of `contextlib`."""
+    """Context manager that sends a request and closes the response; faster than those of `contextlib`."""
 
     __slots__ = ("_request", "_response")
 

@@ -17,7 +17,7 @@ class TurnAnswer:
 
     reply: Reply
     usage: Usage | None = None
-    """Usage of this turn alone."""
+    """Usage of this turn, without earlier turns; None if the server does not report it."""
     state: JsonObject | None = None
     """State of the session after the turn; None if the format does not report it."""
 
@@ -52,7 +52,7 @@ class Dialect(Protocol):
 
 
 class TurnTimer(Protocol):
-    """Timer that ends a turn after its time limit. It has two of the methods of `asyncio.Timeout`."""
+    """Timer that ends a turn after its time limit, such as an `asyncio.Timeout`."""
 
     def when(self) -> float | None:
         """Return the event loop's time at which the turn ends; None: the turn has no time limit."""

@@ -154,10 +154,13 @@ def build_flood_error() -> AgentError:
 
 
 def build_format_error(sentence: str, detail: str = "") -> AgentError:
-    """Return the error for an answer that is not in the format of the dialect."""
+    """Return the error for an answer in a wrong format; `sentence` is its message, `detail` an excerpt."""
     return AgentError(Failure("protocol", sentence, detail))
 
 
 def build_unsupported_error(sentence: str) -> AgentError:
-    """Return the error for a message that the dialect cannot express. Its outcome is `faulted`."""
+    """Return the error for a message that the dialect cannot express, as `sentence` says.
+
+    The outcome is `faulted`: the agent is not at fault.
+    """
     return AgentError(Failure("unsupported", sentence), "faulted")

@@ -47,8 +47,8 @@ class HttpDialectOptions(BaseModel):
     """Headers of every request. Values may hold `${NAME}`, which is replaced by a variable of evalgate's own
     environment."""
     health: str | None = None
-    """Address that must answer before the first case starts; relative to `url`. When absent, the address is
-    the dialect's own, else `url`."""
+    """Address that must answer before the first case starts; relative to `url`. When absent, a path that the
+    dialect defines is appended to `url`. For a dialect that defines none, the address is `url`."""
     start_timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds until the server must answer for the first time."""
     stream: bool | None = None

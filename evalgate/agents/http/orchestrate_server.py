@@ -222,7 +222,7 @@ class OrchestrateEvents:
 
 
 def _build_widget(item: JsonObject) -> JsonObject:
-    """Return a widget's title and description, in the form of IBM's recordings."""
+    """Return `{"title": …, "description": …}` for a widget, as IBM's recordings store it; "" if missing."""
     meta = _as_object(_as_object(item.get("_meta")).get("com.ibm.orchestrate/widget"))
     description = meta.get("description", item.get("description", ""))
     return {"title": meta.get("title", ""), "description": description}

@@ -62,7 +62,7 @@ class ActorRequest:
     """Step to take. `end` returns the result and closes the conversation. `close` only abandons it, and the
     gate does not wait for the answer."""
     beginning: SessionStart | None = None
-    """Arguments of the conversation; set in its first request only."""
+    """Arguments of the conversation; set only in the first request of a conversation, else None."""
     message: UserMessage | None = None
     """The user's message; set if `do` is `turn`."""
 
@@ -110,9 +110,9 @@ class ActorResponse:
     """Reply to a turn; None for any other request, and for a turn without a reply in a replayed recording."""
     end: SessionResult | None = None
     applies_mocks: bool = False
-    """True if the session applies tool mocks."""
+    """True if the session can answer the agent's tool calls with the case's mocks."""
     applies_recordings: bool = False
-    """True if the session answers tool calls from a recording."""
+    """True if the session can answer the agent's tool calls from a recording."""
     failure: ActorFailure | None = None
     ids: tuple[str, str] = ("", "")
     """Ids of the conversation and of its user; "" for an unknown id, and for both once the session ended."""
@@ -171,7 +171,7 @@ class ActorSpec:
     section: Mapping[str, object]
     """The `agent` section of the thresholds file."""
     agent_name: str
-    """Name of the agent, as in reports; it replaces the option of `section` that names the agent."""
+    """Name of the agent in reports. It takes the place of the option in `section` that names the agent."""
     folder: str | None
     """Working folder; None: the folder that Ray sent to the node, which is the actor's current folder."""
     environ: Mapping[str, str]
@@ -182,7 +182,7 @@ class ActorSpec:
     The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
     """
     owner: tuple[int, int] | None = None
-    """User id and group id of the working folder's owner, for the agent's processes; None: the actor's."""
+    """User id and group id of the agent's processes; None: those of the actor."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""

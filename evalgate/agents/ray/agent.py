@@ -159,7 +159,7 @@ class ClusterAgent:
             self._wake_waiters()
 
     def on_failed(self, number: int, failure: str) -> None:
-        """Refuse all sessions: an agent that cannot start in one actor cannot start in any."""
+        """Refuse all sessions, with `failure`: an agent that cannot start in one actor starts in none."""
         del number
         self._refuse_sessions(load_failure(failure).failure)
 
@@ -180,7 +180,7 @@ class ClusterAgent:
             self._watch_readiness()
 
     def on_answer(self, key: int, answer: str) -> None:
-        """Pass the answer to the request `key`, if the request still waits."""
+        """Complete the request with the key `key`; ignore the answer if the request no longer waits."""
         waiting = self._find_waiter(key)
         if waiting is None:
             return
@@ -190,7 +190,7 @@ class ClusterAgent:
             waiting.set_exception(_build_mismatch_error(str(error)))
 
     def on_request_failed(self, key: int, why: str) -> None:
-        """Fail the request `key`, if it still waits."""
+        """Raise an error in the request with the key `key`; do nothing if the request no longer waits."""
         if (waiting := self._find_waiter(key)) is not None:
             waiting.set_exception(_build_mismatch_error(why))
 
@@ -204,7 +204,7 @@ class ClusterAgent:
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":
-        """Return the future of the request `key`; None if the request is done or was given up."""
+        """Return the future that waits for the answer to the request `key`; None if the request is over."""
         slot = self._slot_by_request.get(key)
         waiting = slot.pending.get(key) if slot else None
         return None if waiting is None or waiting.done() else waiting

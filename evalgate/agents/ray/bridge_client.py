@@ -219,9 +219,9 @@ class RayClusterClient:
     # --- called by the process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """Pass a message of the bridge to `join_cluster`, or to the listener.
+        """Handle a line of the bridge: its answer to `join_cluster`, or an event for the listener.
 
-        An invalid line is handled by `on_protocol_error`.
+        An invalid line is passed to `on_protocol_error`.
         """
         try:
             self._handle_message(decode_message(line))

@@ -134,7 +134,7 @@ def _find_operation(span: Span) -> str:
 
 
 def _guess_operation(span: Span) -> str:
-    """Return the GenAI operation of a span that does not name its kind; "" for an unknown operation."""
+    """Guess the GenAI operation, such as `chat`, of a span without an attribute for it; "" if unknown."""
     operation_id = span.get_text("ai.operationId") or span.name
     is_tool = operation_id.startswith(("ai.toolCall", "execute_tool "))
     if is_tool or "gcp.vertex.agent.tool_call_args" in span.attributes:
@@ -166,7 +166,11 @@ def _convert_tool(span: Span) -> dict[str, object]:
 
 
 def _unwrap_arguments(found: object) -> object:
-    """Return the arguments of a tool call without LangChain's and OpenLLMetry's wrappers."""
+    """Return the arguments of a tool call, taken out of LangChain's and OpenLLMetry's wrapper objects.
+
+    An example is `{"input_str": "{'city': 'Bonn'}"}`. A value without a wrapper is returned, decoded if it is
+    the text of an object.
+    """
     if isinstance(found, dict) and isinstance(found.get("input_str"), str):
         return _decode_python(found["input_str"])
     if isinstance(found, dict) and set(found) <= {"args", "kwargs"} and isinstance(found.get("kwargs"), dict):
@@ -287,7 +291,7 @@ def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[
 
 
 def _drop_json_messages(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages, except those in which every part is a text that is itself a JSON object or list.
+    """Return the messages, without those that consist only of JSON texts (objects or lists).
 
     Such JSON is the input or output of the agent's code, not a message of a person or a model. Messages
     without parts are left out, too.
@@ -330,10 +334,11 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
 
 
 def split_attribute_names(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
-    """Return the names of the attributes below `prefix`, each with the list of its keys after `prefix`.
+    """Return the names of the attributes below `prefix`, each with its parts after `prefix`.
 
-    Keys are separated by dots: `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]`
-    below `llm.input_messages`. Only the first 10,000 names are read, and the first 40 keys of each name.
+    Dots separate the parts: with the prefix `llm.input_messages`, `llm.input_messages.0.message.role` has
+    the parts `["0", "message", "role"]`. Only the first 10,000 names are read, and the first 40 parts of each
+    name.
     """
     start = f"{prefix}."
     names = [name for name in attributes if name.startswith(start)][:_MOST_LISTED]

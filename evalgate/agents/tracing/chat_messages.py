@@ -187,7 +187,10 @@ def _is_converted_text_or_result(part: Part) -> bool:
 
 
 def _unwrap(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without LangChain's and OpenInference's wrappers, such as `message.` before keys."""
+    """Return a message, taken out of the objects in which LangChain and OpenInference wrap messages.
+
+    OpenInference's prefix `message.` of the keys is removed. A message without wrapper is returned as it is.
+    """
     if isinstance(found.get("kwargs"), dict) and isinstance(found.get("id"), list):
         return {"role": str(found["id"][-1]) if found["id"] else "", **found["kwargs"]}
     if isinstance(found.get("data"), dict) and isinstance(found.get("type"), str) and len(found) <= 3:

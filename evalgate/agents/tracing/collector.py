@@ -30,7 +30,7 @@ class CollectorEndpoint:
     """Address of a collector: where evalgate listens, and the host name that the agent uses."""
 
     host: str = "127.0.0.1"
-    """Address to listen at."""
+    """IP address or host name at which evalgate listens for spans."""
     port: int = 0
     """Port to listen at; 0: any free port."""
     known_as: str = ""

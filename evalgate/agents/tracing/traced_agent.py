@@ -32,9 +32,9 @@ class OtelSettings(BaseModel):
     """Port at which evalgate listens. When absent, port 4318 for an agent of kind `http`, which runs already,
     and any free port for an agent that evalgate starts."""
     host: str = "127.0.0.1"
-    """Address to listen at."""
+    """IP address or host name at which evalgate listens for spans."""
     wait: Annotated[float, Strict()] = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """Most seconds to wait after an answer for the spans of its turn."""
+    """Largest number of seconds to wait for the spans of a turn, counted from the agent's answer."""
 
 
 OtelOption = bool | OtelSettings
@@ -135,7 +135,7 @@ class TracedAgent:
         yield sentence
 
     async def check_entry(self) -> None:
-        """Check the inner agent's entry point, if the inner agent supports the check.
+        """Check that the inner agent finds its entry point; do nothing if it does not support this check.
 
         Raises:
             InvalidInputError: the inner agent does not find its entry point.
@@ -147,7 +147,8 @@ class TracedAgent:
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedSessionContext":
         """Return an asynchronous context manager that opens a session of the inner agent.
 
-        The session reads the spans of its turns.
+        The session reads the spans of its turns. With `alone`, no other conversation may use the same
+        process of the inner agent.
 
         Raises:
             AgentUnreachableError: the inner agent cannot open sessions.
@@ -206,20 +207,20 @@ class TracedSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True if the inner session applies the case's tool mocks."""
+        """Return True if the inner session can answer tool calls with the case's mocks."""
         return getattr(self._inner, "applies_mocks", False) is True
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if the inner session answers tool calls from the case's recording."""
+        """Return True if the inner session can answer tool calls from the case's recording."""
         return getattr(self._inner, "applies_recordings", False) is True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
         """Run the turn of the inner session, and add the events and usage that the turn's spans report.
 
         Raises:
-            AgentError: the turn failed in the inner session, or none of its spans arrived within `otel.wait`
-                seconds.
+            AgentError: the turn failed in the inner session, or no span of the turn arrived within
+                `otel.wait` seconds.
             SessionLostError: the inner session was lost, perhaps because of another session.
         """
         self._turns += 1

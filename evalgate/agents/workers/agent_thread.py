@@ -63,7 +63,7 @@ class AgentThread:
         self._thread.start()
 
     def call_soon(self, function: Callable[..., object], *args: object) -> None:
-        """Schedule a function in the loop, with the context variables of the caller; ignore a closed loop."""
+        """Schedule a function in the loop, with the caller's context variables, unless the loop is closed."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(function, *args)
 

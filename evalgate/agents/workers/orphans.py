@@ -195,10 +195,11 @@ _WATCHDOG = _Watchdog()
 
 
 def start_watchdog() -> None:
-    """Start the watchdog if isolation is requested and no watchdog runs yet.
+    """Start the watchdog; do nothing if it runs already, or if the gate does not isolate itself from agents.
 
-    The command `evalgate` requests isolation, the library does not. Call this function before the first
-    process of an agent starts. If the watchdog cannot be started, the run continues without one.
+    The command `evalgate` isolates itself, the library does not (`evalgate.system.isolation`). Call this
+    function before the first process of an agent starts. If the watchdog cannot be started, the run continues
+    without one.
     """
     if not is_isolation_requested() or _WATCHDOG.pipe is not None:
         return

@@ -32,13 +32,13 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Largest number of worker processes. For sessions that need a process alone, it is at least 4."""
+    """Largest number of worker processes. A session that must be alone may add processes, up to 4 in all."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
     """Seconds that a worker may take until it is ready."""
     track_files: bool = False
-    """True: the workers report the files that they open."""
+    """True: the workers report the project's files that the agent imports or opens for reading."""
 
 
 class WorkerPool:
@@ -86,7 +86,8 @@ class WorkerPool:
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_SessionContext":
         """Return an asynchronous context manager that opens a conversation.
 
-        Entering it waits for a ready worker. It raises AgentUnreachableError if the worker cannot start.
+        Entering it waits for a ready worker. It raises AgentUnreachableError if the worker cannot start. With
+        `alone`, the worker has no other conversation.
         """
         del run
         return _SessionContext(self, case, alone=alone)

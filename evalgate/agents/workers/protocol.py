@@ -139,9 +139,9 @@ _MANY_DIGITS = b"0" * 25
 
 
 def peek_session_key(line: bytes) -> str | None:
-    """Return the session key of a line with the first fields `type` and `session`; None for other lines.
+    """Return the session key of a line of JSON without parsing the line, which may be too long for that.
 
-    The line is not parsed, and only its first 200 bytes are read.
+    Return None if `type` and `session` are not the first two fields, within the first 200 bytes.
     """
     found = _NAMED_SESSION.match(line[:_HEAD_BYTES])
     return None if found is None else found[1].decode()

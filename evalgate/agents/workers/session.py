@@ -151,12 +151,12 @@ class WorkerSession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True if the worker announced that it applies tool mocks."""
+        """Return True if the worker announced that it can answer tool calls with the case's mocks."""
         return "tool_mocks" in self._owner.features
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if the worker announced that it answers tool calls from a recording."""
+        """Return True if the worker announced that it can answer tool calls from a recording."""
         return "tool_recordings" in self._owner.features
 
     async def run_turn(self, message: UserMessage) -> Reply:
@@ -290,10 +290,10 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_late_turn(self) -> None:
-        """Fail the turn in progress, which took longer than its time limit, as the event loop was blocked.
+        """Fail the turn in progress: a blocked event loop let it run for longer than its time limit.
 
-        If other sessions were busy, one of them may have blocked the loop. The error is then a
-        SessionLostError.
+        The error is an AgentError for a timeout. If other sessions were busy, one of them may have blocked
+        the loop, and the error is a SessionLostError.
         """
         if self.state is not SessionState.RUNNING:
             return
@@ -309,7 +309,7 @@ class WorkerSession:
             self._owner.cancel_turn(self)
 
     def fail_turn(self, error: AgentError | SessionLostError) -> None:
-        """End the session because the worker is gone; fail the turn in progress, or the next one."""
+        """End the session, as the worker is gone. The turn in progress, or else the next, raises `error`."""
         self.state = SessionState.OVER
         self._fail_answer(error)
 

@@ -32,7 +32,7 @@ class ReportedSpans:
         """Indexes in `_calls` of calls without a result, by call id, or by tool name if there is no id."""
 
     def begin_turn(self) -> None:
-        """Remove the steps of the last turn; times are counted from now on."""
+        """Start a turn, from which the times of its steps are counted; remove the steps of the last turn."""
         self.__init__()  # type: ignore[misc]
 
     def add_span(self, message: JsonObject, size: int) -> None:

@@ -73,9 +73,10 @@ class Worker:
         self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._on_stall())
 
     async def start(self, launch: LaunchSpec, timeout_s: float) -> None:
-        """Start the process and send the hello message; the future `ready` holds the result.
+        """Start the process and send the hello message.
 
-        A worker that is not ready `timeout_s` seconds after the call is shut down.
+        The future `ready` is done once the worker is ready; it raises an error if the worker cannot start.
+        A worker that is not ready `timeout_s` seconds after this call is shut down.
         """
         timer = self._loop.call_later(timeout_s, self._fail_slow_start, timeout_s)
         self.ready.add_done_callback(lambda _: timer.cancel())

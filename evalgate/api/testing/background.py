@@ -128,7 +128,7 @@ class BackgroundEvaluation(Generic[T]):
             result.set_result(self._prepared_run.run_results.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
-        """Set the result of each case that has none yet. If an error ended the evaluation, set the error."""
+        """Set the result of each case that has none yet, or the error if an error ended the evaluation."""
         error = self._done.exception()
         for key, result in self._results.items():
             if result.done():

@@ -194,9 +194,9 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
     Raises:
         pytest.xfail.Exception: the case cannot close the gate: it is quarantined, or observed (not yet
             reviewed).
-        pytest.skip.Exception: the case was not evaluated, although all its runs were made. A run counts as
-            not made if its outcome is in `NON_AGENT_OUTCOMES`, such as `not_run`.
-        pytest.fail.Exception: the case did not pass for another reason, such as a run that was not made.
+        pytest.skip.Exception: the case was run, but not evaluated, for example because no metric applies.
+        pytest.fail.Exception: the case did not pass for another reason. For example, a run could not be made:
+            its outcome is in `NON_AGENT_OUTCOMES`, such as `not_run`.
     """
     if outcome.status == "passed":
         return
@@ -231,10 +231,11 @@ def list_options(config: pytest.Config) -> list[str]:
 
 
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
-    """Describe a failing case: its faults, the most telling turn, and the commands to repeat the case.
+    """Describe a failing case: its faults, one turn, and `commands`, with which the user can run it again.
 
-    The turn is shown with the differences between the expected and the actual reply. `accept` is the command
-    that makes the agent's behaviour the new expectation, or "".
+    The turn is the one that explains the failure best. It is shown with the differences between the expected
+    and the actual reply. `accept` is the command that makes the agent's behaviour the new expectation; "" if
+    there is none.
     """
     again = [f"run it again: {command}" for command in commands]
     accepted = [f"if the new behaviour is right: {accept}"] if accept else []

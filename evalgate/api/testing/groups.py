@@ -40,18 +40,21 @@ class EvaluationGroup:
     """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
 
     name: str
-    """Node id of the function, class or module with the marker; "" for all cases without marker options."""
+    """Node id of the function, class or module with the marker `evalgate`.
+
+    It is "" for the group of all cases for which no marker sets an option.
+    """
     project: Project
     agent: object
     options: EvaluationOptions
     in_worker: bool = False
     """True in a worker of pytest-xdist, which runs only the cases of its own items and decides nothing."""
     sets: dict[str, EvalSet] = field(default_factory=dict)
-    """Whole eval sets by their id."""
+    """Eval sets by id, each with all of its cases, also the cases that are not in `selected`."""
     selected: set[CaseKey] = field(default_factory=set)
     """Cases that remain after pytest's selection (`-k`, `-m`, `--lf`)."""
     asked: set[str] = field(default_factory=set)
-    """Node ids of the items that have a result already, so that a further request runs the case again."""
+    """Node ids of the items that have got a result. If such an item asks again, its case is run again."""
     _plan: Plan | None = None
     _running: "BackgroundEvaluation[Any] | None" = None
     _error: Exception | None = None
@@ -112,9 +115,9 @@ class EvaluationGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Replace `--baseline` in errors of the `with` block, because the option has other names in pytest.
+        """Replace the name `--baseline` in errors of the `with` block by the option's name in pytest.
 
-        The new name is `baseline` if the marker sets the option, otherwise `--evalgate-baseline`.
+        This is `baseline` if the marker sets the option, otherwise `--evalgate-baseline`.
         """
         # `baseline` is an option of the marker, `--evalgate-baseline` of the command line.
         is_own = self.options.baseline != self.project.options.baseline
@@ -207,7 +210,7 @@ class WorkerMessage:
     selected: frozenset[CaseKey]
     runs: MadeRuns
     error: str = ""
-    """Reason why the worker has no runs or cannot send its arguments; "" without an error."""
+    """Reason why the evaluation failed, or why the marker's arguments cannot be sent; "" without an error."""
 
 
 def build_message(group: EvaluationGroup) -> WorkerMessage:
@@ -230,7 +233,7 @@ def build_message(group: EvaluationGroup) -> WorkerMessage:
 def dump_messages(messages: Iterable[WorkerMessage]) -> list[bytes]:
     """Encode messages for the controller with pickle.
 
-    If a message cannot be encoded, it is replaced by a message with the error.
+    If pickle cannot encode a message, a message with the reason in `error` is encoded instead.
     """
     return [_dump_message(message) for message in messages]
 

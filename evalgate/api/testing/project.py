@@ -155,9 +155,10 @@ class Project:
             raise InvalidInputError(map(_name_option, error.problems)) from None
 
     def _replace_criteria(self, options: EvaluationOptions) -> Thresholds:
-        """Return the project's thresholds with the criteria or checks in `options` instead of the file's.
+        """Return the project's thresholds, with criteria and checks from `options` instead of the file's.
 
-        New criteria also remove the criteria in the file's section `cases`.
+        If `options` has only one of the two, the other stays as in the file. If `options` has criteria, the
+        criteria for single cases in the file's section `cases` no longer apply.
 
         Raises:
             InvalidInputError: the criteria, the checks or the file are invalid; the error lists every
@@ -210,10 +211,10 @@ class ProjectEvaluator:
 
         Args:
             project: Settings of the pytest run.
-            name: Name of the test, for cases without an eval set.
-            node_id: Node id of the test, for the folder of its reports.
+            name: Name of the test. It becomes the id of the eval set that holds single `EvalCase` objects.
+            node_id: Node id of the test. The name of its report folder is made from it.
             folder: Folder of the test, in which eval sets are searched first.
-            defaults: Options of the test's marker.
+            defaults: Options of the test's marker, which apply to calls that do not set them.
         """
         self.name = name
         """Name of the test."""
@@ -234,11 +235,11 @@ class ProjectEvaluator:
     def evaluate(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
         """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
 
-        Arguments that are not given come from the project: agent, thresholds file, baseline and runs.
-        `criteria` and `checks` replace only the same section of the project's thresholds file. Files are
-        searched in the folder of the test, then in the folder of the project. `EvalCase` objects are put into
-        an eval set with the name of the test. If the project has a report folder, reports are written into a
-        subfolder for the test.
+        Agent, thresholds file, baseline and runs come from the project if they are not given. `criteria`
+        replaces only the section `criteria` of the project's thresholds file, and `checks` only the section
+        `checks`. Files are searched in the folder of the test, then in the folder of the project. `EvalCase`
+        objects are put into an eval set with the name of the test. If the project has a report folder,
+        reports are written into a subfolder for the test.
 
         Args:
             eval_sets: Files, folders or globs, eval sets, cases or decoded JSON; one or a list. Empty: the
@@ -280,7 +281,7 @@ class ProjectEvaluator:
         )
 
     def _name_cases(self, sources: list[object]) -> list[object]:
-        """Put all `EvalCase` objects of `sources` into one eval set with the name of the test."""
+        """Return `sources` with one eval set, named like the test, in place of all `EvalCase` objects."""
         cases = tuple(each for each in sources if isinstance(each, EvalCase))
         others = [each for each in sources if not isinstance(each, EvalCase)]
         return [*others, EvalSet(self.name, cases)] if cases else sources
@@ -303,9 +304,10 @@ def to_folder_name(node_id: str) -> str:
 
 
 def locate_sources(project: Project, arguments: Iterable[object], folder: Path) -> list[object]:
-    """Put the eval sets of `arguments` into one list. Each argument is an eval set or a list of eval sets.
+    """Return the eval sets in `arguments` as one list. An argument is an eval set or a list of eval sets.
 
-    A pattern that matches files in `folder` becomes an absolute path.
+    A path or glob that matches files in `folder` becomes absolute. Any other stays unchanged, and is relative
+    to the folder of the project.
     """
     return [
         project.locate_pattern(str(each), folder) if isinstance(each, str | Path) else each

@@ -104,9 +104,10 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """Result of one `EvaluationGroup`, or of cases that were lost, interrupted or not collected.
+    """Result of one `EvaluationGroup`: its record, or the problem because of which it has no record.
 
-    If the record or one of its reports is missing, `problem` says why.
+    If there is a record, but its reports could not be written, `problem` has the reason. Cases of no known
+    group, such as those that a crashed worker lost, have a `Conclusion` with a problem, too.
     """
 
     group: str
@@ -200,7 +201,7 @@ class EvalgateSession:
         return node
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Let pytest call a marked test that takes `outcome` once for each case of the test's markers.
+        """Let pytest call a marked test that takes `outcome` once for each case that its markers select.
 
         Raises:
             CollectError: an eval set, an option or the thresholds file is invalid.
@@ -225,11 +226,11 @@ class EvalgateSession:
     def _list_marked_cases(
         self, node: pytest.Collector | pytest.Item | Any, marks: list[pytest.Mark], given: Mapping[str, Any]
     ) -> list[SelectedCase]:
-        """Return the cases of markers. Options and eval sets of a later marker replace earlier ones.
+        """Return the cases of the eval sets that are named in `marks`, the `evalgate` markers of `node`.
 
-        If no marker has eval sets, return the cases of the eval sets in the thresholds file. `given` has
-        further options, such as `agent`, which replace those of all markers. `node` is the test, class,
-        module or agent with the markers.
+        If several markers have eval sets, the last of them counts. If none has, return the cases of the eval
+        sets in the thresholds file. An option in a later marker replaces the same option in an earlier one,
+        and an option in `given`, such as `agent`, replaces that of every marker.
 
         Raises:
             CollectError: an eval set, an option or the thresholds file is invalid.

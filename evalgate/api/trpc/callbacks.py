@@ -103,7 +103,7 @@ class AfterEvaluateSetArgs:
 
     request: EvaluateRequest
     result: EvalSetResult | None
-    """None if the evaluation as a whole failed."""
+    """Results of all cases; None if the evaluation as a whole failed."""
     error: Exception | None
     """Error that ended the whole evaluation; else None. If a single case failed, its status in `result` is
     `failed`."""
@@ -146,11 +146,10 @@ class AfterEvaluateCaseArgs:
 
 @dataclass(frozen=True)
 class CallbackResult:
-    """Return value of a callback: a new context, which is a mapping of values for later callbacks.
+    """Return value of a callback: a context (a mapping of values), which later callbacks get.
 
-    A phase is the inference or the scoring of an eval set. A context from a callback of the set reaches all
-    later callbacks of the phase. A context from a callback of a case reaches only the later callbacks of the
-    same case.
+    A context that a callback for an eval set returns reaches all later callbacks of the same phase (inference
+    or scoring). A context that a callback for a case returns reaches only later callbacks for this case.
 
     >>> CallbackResult({"span": 7}).context["span"]
     7
@@ -203,34 +202,34 @@ class Callbacks:
         self._hooks: dict[str, list[tuple[str, Hook]]] = {point: [] for point in _POINTS}
 
     def register(self, name: str, callback: Callback) -> None:
-        """Add each function of `callback` at its point."""
+        """Add each function of `callback` at its point, under the name `name`."""
         for point in _POINTS:
             hook: Hook | None = getattr(callback, point)
             if hook is not None:
                 self._hooks[point].append((name, hook))
 
     def register_before_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call before the agent is run on an eval set, with `BeforeInferenceSetArgs`."""
+        """Add a function that gets `BeforeInferenceSetArgs` before the agent is run on an eval set."""
         self._hooks["before_inference_set"].append((name, hook))
 
     def register_after_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call after the agent was run on an eval set, with `AfterInferenceSetArgs`."""
+        """Add a function that gets `AfterInferenceSetArgs` after the agent was run on an eval set."""
         self._hooks["after_inference_set"].append((name, hook))
 
     def register_before_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call before the agent is run on a case, with `BeforeInferenceCaseArgs`."""
+        """Add a function that gets `BeforeInferenceCaseArgs` before the agent is run on a case."""
         self._hooks["before_inference_case"].append((name, hook))
 
     def register_after_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call after the agent was run on a case, with `AfterInferenceCaseArgs`."""
+        """Add a function that gets `AfterInferenceCaseArgs` after the agent was run on a case."""
         self._hooks["after_inference_case"].append((name, hook))
 
     def register_before_evaluate_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call before an eval set is scored, with `BeforeEvaluateSetArgs`."""
+        """Add a function that gets `BeforeEvaluateSetArgs` before an eval set is scored."""
         self._hooks["before_evaluate_set"].append((name, hook))
 
     def register_after_evaluate_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call after an eval set was scored, with `AfterEvaluateSetArgs`."""
+        """Add a function that gets `AfterEvaluateSetArgs` after an eval set was scored."""
         self._hooks["after_evaluate_set"].append((name, hook))
 
     def register_before_evaluate_case(self, name: str, hook: Hook) -> None:

@@ -1,9 +1,9 @@
 """Metrics and criteria of tRPC-Agent-Go as objects.
 
-The field `compare` of a criterion may hold a function, which replaces the built-in rules. If `ignore` is set,
-the function is not called. If it raises an exception, the comparison fails with the exception's text as the
-reason. The function is not written to files. Unlike in tRPC-Agent-Go, a case also fails if the function does
-not return a bool.
+The field `compare` of a criterion may hold a function, which replaces the built-in rules. If the function
+raises an exception, the comparison fails with the exception's text as the reason. If `ignore` is True, it is
+not called, because nothing is compared. The function is not written to files. Unlike in tRPC-Agent-Go, a case
+also fails if the function does not return a bool.
 """
 
 import math
@@ -157,7 +157,10 @@ class LLMCriterion(WireModel):
 
 
 class Criterion(WireModel):
-    """The criteria of a metric. Each evaluator reads only the criterion of its kind.
+    """The criterion of a metric: rules for tool calls or for final responses, or a judge model with rubrics.
+
+    An evaluator reads only the field that belongs to it. For example, an evaluator of tool calls reads only
+    `tool_trajectory`.
 
     >>> Criterion(tool_trajectory=ToolTrajectoryCriterion()).to_wire()
     {'toolTrajectory': {}}

@@ -12,8 +12,8 @@ class AlreadyExistsError(InvalidInputError):
 
 
 class StorageError(NoVerdictError):
-    """Error of a storage of eval sets, metrics or results that cannot be read or written."""
+    """Error in reading or writing stored eval sets, metrics or results."""
 
 
 class CallbackError(NoVerdictError):
-    """Error of a callback: an exception, an object of a wrong type that it returned, or an unknown status."""
+    """Error of a callback that raised an exception, returned a wrong type, or set an unknown status."""

@@ -183,10 +183,10 @@ def new(
         callbacks: Functions to call at eight points of the evaluation.
         session_id_supplier: Function that creates the session id of each case; default: a UUID. An agent of
             this process reads the id as `session.id`.
-        eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the number of
-            processors.
-        eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
-        eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
+        eval_case_parallelism: Greatest number of cases at once, for phases that the next two arguments make
+            parallel; default: the number of processors.
+        eval_case_parallel_inference_enabled: True: the agent is run on several cases at once, not one by one.
+        eval_case_parallel_evaluation_enabled: True: several cases are scored at once, not one by one.
         timeout: Seconds that one turn of the agent may take.
         judge: A judge model, as `PROVIDER/MODEL`, that replaces the judge model of every metric.
         evaluation_service: A service to use instead of a new one. Then only the arguments `app_name`,

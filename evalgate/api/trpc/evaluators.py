@@ -128,7 +128,8 @@ class BuiltInEvaluator:
         """Score the actual turns by comparison with the same number of expected turns.
 
         Raises:
-            InvalidInputError: the criterion is invalid, is of another kind, or names no usable judge model.
+            InvalidInputError: the criterion is invalid, is meant for another evaluator, or names no usable
+                judge model.
             EvaluatorError: the metric failed, or the numbers of actual and expected turns differ.
         """
         if len(actuals) != len(expecteds):
@@ -146,7 +147,8 @@ class BuiltInEvaluator:
         """Check that a metric can be evaluated. Call this before an agent is run.
 
         Raises:
-            InvalidInputError: the criterion is invalid, is of another kind, or names no usable judge model.
+            InvalidInputError: the criterion is invalid, is meant for another evaluator, or names no usable
+                judge model.
         """
         self._build_metric(metric)
 

@@ -18,7 +18,7 @@ class InferenceRequest:
     app_name: str
     eval_set_id: str
     eval_case_ids: list[str] = field(default_factory=list)
-    """Empty: all cases. Ids that the eval set does not have are refused."""
+    """Ids of the cases to run; empty: all cases. Unknown ids are refused."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class EvaluateRequest:
 
 @dataclass
 class PerInvocationDetails:
-    """Reason for the score of a turn, and the scores of its rubrics.
+    """Details about the score of one turn: the score, the reason for it, and the scores of the rubrics.
 
     >>> PerInvocationDetails(reason="two words are missing", score=0.5).rubric_scores
     []

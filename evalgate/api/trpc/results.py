@@ -48,7 +48,7 @@ class EvalMetricResultDetails(WireModel):
     reason: str = ""
     score: float = 0.0
     value: dict[str, Any] | None = None
-    """The score as `{"kind": "numeric", "numeric": SCORE}` in the results of a turn; otherwise None."""
+    """In the results of a turn, the score again, as `{"kind": "numeric", "numeric": SCORE}`; else None."""
     rubric_scores: list[RubricScore] = Field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ class EvalCaseResult(WireModel):
     eval_set_id: str = ""
     eval_id: str = ""
     run_id: int = 0
-    """1-based; 0 in files of older releases."""
+    """Number of the run, from 1; 0 in files that older releases wrote without this number."""
     score: float = 0.0
     """1.0 if the case passed, else 0.0."""
     final_eval_status: EvalStatus = ""
@@ -188,7 +188,7 @@ class EvalSetResult(WireModel):
     """
 
     eval_set_result_id: str = ""
-    """If "", the manager that saves the result sets `<app>_<eval set>_<UUID>`."""
+    """Id of the result. If it is "", the manager sets it to `<app>_<eval set>_<UUID>` when it saves it."""
     eval_set_result_name: str = ""
     eval_set_id: str = ""
     eval_case_results: list[EvalCaseResult] = Field(default_factory=list)

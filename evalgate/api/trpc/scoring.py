@@ -62,8 +62,8 @@ async def score_case_run(
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
     """Return the expected turns of a case.
 
-    If the case is only a recording, no reply is expected. Each turn then has only the id and the user's
-    message.
+    A case in trace mode without both `conversation` and `actual_conversation` has only recorded turns. Its
+    expected turns have only the id and the user's message, because no reply is expected.
     """
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation

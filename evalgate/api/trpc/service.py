@@ -103,10 +103,10 @@ class LocalService:
             callbacks: Functions to call at eight points of the evaluation.
             session_id_supplier: Function that creates the session id of each case; default: a UUID. An agent
                 of this process reads the id as `session.id`.
-            eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the
-                number of processors.
-            eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
-            eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
+            eval_case_parallelism: Greatest number of cases at once, for phases that the next two arguments
+                make parallel; default: the number of processors.
+            eval_case_parallel_inference_enabled: True: the agent is run on several cases at once.
+            eval_case_parallel_evaluation_enabled: True: several cases are scored at once.
             timeout: Seconds that one turn of the agent may take.
             judge: A judge model, as `PROVIDER/MODEL`, that replaces the judge model of every metric.
 
@@ -301,8 +301,8 @@ class LocalService:
         Raises:
             NotFoundError: a metric has no evaluator.
             InvalidInputError: a threshold is not a finite number, two metrics have the same name, or the
-                criterion of a built-in evaluator is invalid, is of another kind, or names no usable judge
-                model.
+                criterion of a built-in evaluator is invalid, is meant for another evaluator, or names no
+                usable judge model.
         """
         metrics = request.evaluate_config.eval_metrics
         _refuse_repeats(request.eval_set_id, "metrics", [metric.metric_name for metric in metrics])
@@ -418,7 +418,7 @@ def _build_llm_context() -> LlmContext:
 
 @dataclass
 class _RedactedCase:
-    """Decoded JSON of one result. The search for secrets is faster in a dataclass than in a bare dict."""
+    """Wrapper of one result's decoded JSON: secrets are found faster in a dataclass than in a dict."""
 
     value: dict[str, Any]
 

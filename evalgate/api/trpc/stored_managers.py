@@ -216,8 +216,8 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             AlreadyExistsError: the eval set has a metric with this name.
-            InvalidInputError: `metric` is no `EvalMetric`, has no name, its threshold is no finite number, or
-                its criterion has a function, which only an `InMemoryMetricManager` stores.
+            InvalidInputError: `metric` is no `EvalMetric` or has no name, or its threshold is no finite
+                number. Or its criterion has a function, which only an `InMemoryMetricManager` stores.
         """
         require_threshold(metric)
 
@@ -247,7 +247,7 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             NotFoundError: no metric has this name.
-            InvalidInputError: `metric` is no `EvalMetric`, its threshold is no finite number, or its
+            InvalidInputError: `metric` is no `EvalMetric`, or its threshold is no finite number. Or its
                 criterion has a function, which only an `InMemoryMetricManager` stores.
         """
         require_threshold(metric)

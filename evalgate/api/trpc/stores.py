@@ -144,7 +144,8 @@ class FileStore:
         """Replace a document with the text that `update` returns. If `update` returns None, delete it.
 
         `update` gets the current text, or None if the document does not exist. If the folder does not exist,
-        `update` is called once before the folder is created, and again afterwards.
+        `update` is called twice: before and after the folder is created. If the first call raises an
+        exception, no folder is created.
 
         Raises:
             StorageError: the file cannot be read or written.

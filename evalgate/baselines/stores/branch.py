@@ -96,8 +96,8 @@ class BranchStore:
         """Read an older baseline: as it was at `time`, or at the save or commit that `find_commit` returns.
 
         A save is a commit on the baseline's branch. With a `time`, read the last save until then. Otherwise,
-        read the save that `find_commit` returns. For a commit of the agent, read the first of the next 20
-        saves with a gate run of this commit. If there is none, read the last save before the commit.
+        read the save that `find_commit` returns. If it returns a commit of the agent, read the first of the
+        20 saves after this commit that has a gate run of it; else read the last save before the commit.
 
         Args:
             when: The date, save or commit that the user named, for error messages.

@@ -60,7 +60,7 @@ _ATTEMPTS = 10
 
 
 def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
-    """Build the store in the folder at a URL, or the read-only store of a `.json` file.
+    """Build the store for a URL, which names a folder, or a single `.json` file that is only read.
 
     Raises:
         InvalidInputError: the URL cannot be used, or holds a secret.
@@ -161,7 +161,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) by case key. A gate run is written only if this mapping has changed."""
+    """Return (fingerprint, runs) by case key. An object is written again only if this mapping differs."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -190,7 +190,7 @@ class _ObjectFolder:
     """Folder of objects, read and written through fsspec."""
 
     system: Any
-    """File system of fsspec, which has no types."""
+    """The file system object of fsspec (`Any`, because fsspec has no type hints)."""
     root: str
     """Path of the folder in `system`."""
     url: str

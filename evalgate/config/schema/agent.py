@@ -20,21 +20,21 @@ class AgentConfig(BaseModel):
     python: str | None = None
     """Interpreter that runs a Python agent; the gate's own when absent."""
     setup: str | None = None
-    """Shell command that installs what the agent needs, run once before it starts."""
+    """Shell command that installs what the agent needs. It is run once, before the agent starts."""
     workers: Count = Field(default=option_defaults.WORKERS, ge=1, le=256)
     """Number of processes that run the agent."""
     concurrency: Count = Field(default=option_defaults.CONCURRENCY, ge=1, le=10_000)
-    """Most conversations at the same time, over all workers."""
+    """Largest number of conversations at the same time, over all workers."""
     timeout: Annotated[float, Strict()] = Field(
         default=option_defaults.TURN_TIMEOUT, gt=0, allow_inf_nan=False
     )
     """Seconds that one turn may take."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
-    """Most turns that may begin within one minute; no limit when absent."""
+    """Largest number of turns that may begin within one minute; no limit when absent."""
     ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds in which the number of parallel conversations rises from one to `concurrency`; 0: at once."""
     retries: Count = Field(default=1, ge=0, le=10)
-    """Further attempts at a run of a case when a service that the agent calls was busy or down."""
+    """Number of further attempts at a run of a case if a service that the agent calls was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
     """Names of environment variables that the agent gets, in addition to harmless ones such as PATH. `AB*`
     stands for all names that begin with `AB`; GITHUB_TOKEN, GH_TOKEN and RUNNER_* must be named exactly."""
@@ -53,8 +53,8 @@ class SessionConfig(ConfigSection):
     """Start of the agent's session, for cases that do not define it."""
 
     file: str | None = Field(default=None, min_length=1)
-    """Google ADK's `initial_session_file`: the initial session of eval sets in ADK's oldest format, a list of
-    turns. Relative to the working directory."""
+    """File with the initial session, as `initial_session_file` of Google ADK. It is for eval sets in ADK's
+    oldest format (each is a list of turns). Relative to the working directory."""
     app_name: str | None = Field(default=None, min_length=1)
     """Name of the app for cases that name none."""
     user_id: str | None = Field(default=None, min_length=1)
@@ -75,13 +75,15 @@ class ExecutorConfig(ConfigSection):
     resources: Mapping[str, Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """Further needs of each worker, by Ray's names, as `GPU: 1`."""
+    """Further resources that Ray sets aside for each worker, by Ray's names, as `GPU: 1`."""
     workspace: Literal["sent", "shared"] = "sent"
-    """Source of the working folder on the nodes: Ray sends it, or each node has it under the same path."""
+    """Source of the working folder on the nodes. `sent`: Ray sends it. `shared`: each node already has it,
+    under the same path."""
     exclude: Names = ()
-    """Files in the folder that are not sent, as patterns of a .gitignore; a .gitignore applies as well."""
+    """Files in the working folder that Ray does not send to the nodes, as patterns of a .gitignore. Files
+    that a .gitignore in the folder names are not sent either."""
     start_timeout: Annotated[float, Strict()] = Field(default=300.0, gt=0, allow_inf_nan=False)
-    """Most seconds to join the cluster. The first worker may take as many seconds again to be ready."""
+    """Seconds that joining the cluster may take. The first worker may then take as many again to be ready."""
 
     @model_validator(mode="before")
     @classmethod

@@ -28,11 +28,11 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     usd: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Most US dollars, as far as prices are known; no limit when absent."""
+    """Largest cost in US dollars, as far as prices are known; no limit when absent."""
     tokens: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """Most tokens, input and output together; no limit when absent."""
+    """Largest number of tokens, input and output together; no limit when absent."""
     minutes: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Most minutes since the run began; no limit when absent."""
+    """Largest duration of the run in minutes; no limit when absent."""
 
 
 NO_BUDGET = Budget.model_construct()

@@ -102,9 +102,9 @@ class ToolsRule(ConfigSection):
     only: Globs | None = None
     """Tools that may be called, and no others."""
     max: Annotated[Mapping[Tool, Annotated[int, Strict(), Field(ge=0)]], Field(min_length=1)] | None = None
-    """Most calls, by tool; `*` counts all calls."""
+    """Largest number of calls, by tool; `*` counts all calls."""
     min: Annotated[Mapping[Tool, Annotated[int, Strict(), Field(ge=1)]], Field(min_length=1)] | None = None
-    """Fewest calls, by tool; `*` counts all calls."""
+    """Smallest number of calls, by tool; `*` counts all calls."""
     no_failed_calls: Flag = False
     """true: no call may return an error."""
     no_repeats: Flag = False
@@ -182,13 +182,13 @@ class ValueRule(ConfigSection):
     any: Flag | None = None
     """true: the value must be present, whatever it is; false: it must be absent."""
     equals: JsonValue = None
-    """The value itself, as JSON: true is not 1, and "1" is not 1."""
+    """Required value, compared as JSON: true is not 1, and "1" is not 1."""
     matches: Pattern | None = None
     """Regular expression (RE2) that matches anywhere in the text."""
     contains: JsonValue = None
     """Part of a text, element of a list, or keys and values of an object, that the value must contain."""
     approx: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """Number that the value may differ from by at most `within`; without `within`, not at all."""
+    """Number to which the value must be close: the distance is at most `within`, or 0 without `within`."""
     within: Tolerance | None = None
     """Largest distance from `approx`: a number, or a share, as "5%", of the larger of the two numbers."""
     one_of: Annotated[tuple[JsonValue, ...], Field(min_length=1)] | None = None
@@ -266,13 +266,13 @@ class TextRule(ConfigSection):
     not_contains: Texts | None = None
     """Texts of which none may occur."""
     equals: str | None = None
-    """The whole text."""
+    """Required text; the tested text must equal it as a whole."""
     starts_with: Annotated[str, Field(min_length=1)] | None = None
     """Beginning of the text."""
     matches: Pattern | None = None
     """Regular expression (RE2) that matches anywhere in the text."""
     json_schema: Schema | None = None
-    """JSON Schema that the text, read as JSON, must fit, or the path of a file with it."""
+    """JSON Schema, or the path of a file with the schema. The text, read as JSON, must fit the schema."""
     max_words: Annotated[int, Strict(), Field(ge=1)] | None = None
     """Largest number of words; blanks and line breaks separate words."""
     ignore_case: Flag = False
@@ -353,8 +353,8 @@ class Conditions(ConfigSection):
     """Conditions on arguments: by tool (a glob), then by path of the argument, such as `items[0].sku`. A
     plain value must be equal."""
     calls: Literal["every", "some", "if_any"] = "every"
-    """Number of calls of a tool that must fulfil its conditions in `args`. `every`: all, and at least one;
-    `some`: at least one; `if_any`: all, even if there are none."""
+    """Calls of a tool that must fulfil its conditions in `args`. `every`: all calls, and there is at least
+    one. `some`: at least one call. `if_any`: all calls, but there may be none."""
     response: ResponseRule | None = None
     """The final responses."""
     state: ValueRules | None = None
@@ -364,7 +364,7 @@ class Conditions(ConfigSection):
     ) = None
     """Conditions on files, by path below the working folder (a glob)."""
     turn: Annotated[int, Field(ge=1)] | Literal["last"] | None = None
-    """The only turn that counts, from 1, or `last`; the whole conversation when absent."""
+    """Number of the only turn that counts, from 1, or `last`. When absent, the whole conversation counts."""
 
     @field_validator("turn", mode="before")
     @classmethod

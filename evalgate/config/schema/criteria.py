@@ -217,17 +217,17 @@ class CriterionSettings(BaseModel):
     at_least: Unit | None = None
     """Minimum of the estimate of `pass_hat_k` or `pass_at_k`; 1 when absent."""
     threshold_rule: Literal["literal", "statistical"] = "literal"
-    """Rule for a mean below its minimum. `literal`: the mean fails; `min_mean` explains the minimum.
-    `statistical`: the mean fails only if the difference is more than noise. The minimum is then `min_mean`,
-    or `threshold` without one."""
+    """Rule for a mean below its minimum. `literal`: the mean fails. `statistical`: the mean fails only if the
+    difference is more than noise. The minimum is `min_mean`, or `threshold` if `min_mean` is absent. With
+    `literal`, an absent `min_mean` means no minimum if a comparison with a baseline judges the mean."""
     min_mean: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
-    """Minimum of the mean of all cases, without allowance for noise. When absent: `threshold`, unless a
-    comparison with a baseline judges the mean."""
+    """Minimum of the mean of all cases. When absent: `threshold`, or no minimum if a baseline comparison
+    judges the mean. There is no allowance for noise, unless `threshold_rule` is `statistical`."""
     max_regression: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None, validation_alias=AliasChoices("max_regression", "max_drop")
     )
-    """Smallest drop of this metric's mean that closes the gate, in points of the metric. A drop that can be
-    luck does not close it. When absent: `gate.max_regression`."""
+    """Smallest drop of this metric's mean that closes the gate, in units of the metric's scores. A drop that
+    can be luck does not close it. When absent: `gate.max_regression`."""
     gates: Annotated[bool, Strict()] = True
     """false: the metric is scored, compared with the baseline and reported, and decides nothing."""
 
@@ -285,7 +285,7 @@ class CheckConfig(CriterionSettings):
     """Share of a case's runs that must pass."""
     min_mean: Unit | None = None
     """Minimum of the share of passed runs over all cases, without allowance for noise. When absent:
-    `threshold`, unless a comparison with a baseline judges the share."""
+    `threshold`, or no minimum if a comparison with a baseline judges the share."""
 
 
 class CustomMetricConfig(ConfigSection):

@@ -35,19 +35,22 @@ class StatisticsConfig(ConfigSection):
     case_drop: Unit = 0.25
     """Smallest drop of one case that is reported, as a share of the range of the metric's scores."""
     confirm_runs: Count = Field(default=10, ge=1, le=1000)
-    """Most runs of a case that may be broken. A newly failing case that passed once may get twice as many."""
+    """Largest number of runs of a case that seems to be broken. A newly failing case that passed once may get
+    twice as many."""
     fail_fast: Annotated[bool, Strict()] = True
     """true: make no further runs once a case is confirmed broken."""
     max_missing: Unit = 0.10
-    """Share of runs that may lack a score through no fault of the agent."""
+    """Largest share of runs that may lack a score through no fault of the agent. With more, the metric is
+    inconclusive."""
     baseline_keep: Count = Field(default=20, ge=1, le=1000)
-    """Number of a case's newest stored runs that the comparison uses. A baseline keeps as many of the newest
-    gate runs of each eval set."""
+    """Number of a case's newest stored runs that the comparison uses. A baseline keeps this number of runs of
+    the gate for each eval set, the newest ones."""
     pass_score: Unit = 1.0
     """Lowest score with which a run counts as passed in messages about a case: a share of the metric's range.
     `evalgate flaky` uses it for metrics without a threshold."""
     fdr: Annotated[float, Strict()] = Field(default=0.10, gt=0, lt=1)
-    """Expected share of unchanged cases (false discoveries) in the list of worse cases, with fixed `runs`."""
+    """Expected share of unchanged cases (false discoveries) in the list of cases that got worse. The list is
+    made only with a fixed number of `runs`."""
 
     @model_validator(mode="after")
     def _check_alphas(self) -> Self:
@@ -90,7 +93,7 @@ class ControlConfig(ConfigSection):
     `suspects`: the cases that broke, and the cases of each metric with a fallen average. `all`: the cases
     that broke, and the cases of every metric. `off`: none."""
     url: str | None = Field(default=None, min_length=1)
-    """Address of the base's deployment, for an agent behind a URL; may hold `${NAME}`."""
+    """Address at which the base commit's agent is deployed, for agents of kind `http`; may hold `${NAME}`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -145,7 +148,7 @@ class GateConfig(ConfigSection):
     on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
     """Exit code of inconclusive runs: `warn` is 0, `fail` is 1, `distinguish` is 4."""
     max_runs: Count = Field(default=5, ge=1, le=1000)
-    """Most rounds of `runs: auto`; a round is one run of every case."""
+    """Largest number of rounds of `runs: auto`; a round is one run of every case."""
     deterministic: Annotated[bool, Strict()] = False
     """true: the agent answers the same each time, so its scores are compared exactly, without statistics."""
     statistics: StatisticsConfig = StatisticsConfig.model_construct()
@@ -155,8 +158,8 @@ class GateConfig(ConfigSection):
     """Runs of the base commit's agent, to tell a change of the agent from a drift of its model or backend:
     `off`, `suspects`, `all`, or a section with more settings."""
     max_failed_cases: Count | None = Field(default=None, ge=0)
-    """Number of cases that may miss a threshold or crash before the gate closes. When absent: 0, not counting
-    cases that the runs of the baseline show to fail by luck, or always."""
+    """Number of cases that may miss a threshold or crash before the gate closes. When absent: 0, but then a
+    case does not count if luck explains its failure, or if stored runs of it failed in the same way."""
     max_error_rate: Unit = 0.5
     """Largest share of runs without a score, as the mean over all cases; above it there is no verdict."""
     min_cases: Count = Field(default=1, ge=0)

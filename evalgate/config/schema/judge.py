@@ -43,18 +43,18 @@ class CacheConfig(BaseModel):
     max_age_days: Number = Field(default=90.0, gt=0, allow_inf_nan=False)
     """Days after which an unused answer is removed."""
     max_megabytes: Number = Field(default=200.0, gt=0, allow_inf_nan=False)
-    """Most megabytes (1,000,000 bytes) of answers; above, the answers unused for the longest are removed."""
+    """Largest size in megabytes (1,000,000 bytes). Above it, the answers unused for longest are removed."""
 
 
 class JudgeFloor(BaseModel):
-    """Least agreement of the judge with people; below it there is no verdict."""
+    """Least agreement of the judge with people. If a judge is below it, no case is run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     anchors: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
-    """Minimum share of the labelled responses (`judge.anchors`) on which the judge must agree with people."""
+    """Lowest share of the answers in the file `judge.anchors` on which the judge and people must agree."""
     agreement: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Lowest share of the answers labelled by people on which the judge gives the same verdict."""
+    """Lowest share of all answers on which the judge and people agree, estimated from people's labels."""
     kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Lowest Cohen's kappa of the judge and people."""
     tpr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
@@ -104,15 +104,15 @@ class JudgeConfig(BaseModel):
     timeout: Number = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that one answer may take."""
     retries: Count = Field(default=4, ge=0, le=100)
-    """Further attempts at a question when the provider is down, slow or busy."""
+    """Number of further attempts at a question if the provider is down, slow or busy."""
     give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
-    """Most seconds that the pauses between the attempts at one question take together."""
+    """Largest sum of the pauses between the attempts at one question, in seconds."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
     """Largest number of questions asked at the same time, over all models of the endpoint."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
-    """Most questions that may begin within one minute, over all models of the endpoint."""
+    """Largest number of questions that may begin within one minute, over all models of the endpoint."""
     tokens_per_minute: Count | None = Field(default=None, ge=1)
-    """Most tokens within one minute, input and output together, over all models of the endpoint."""
+    """Largest number of tokens in one minute, input and output together, over all models of the endpoint."""
     cache: CacheConfig = CacheConfig.model_construct()
     """Storage of the model's answers, with its limits."""
     anchors: str | None = Field(default=None, min_length=1)
@@ -188,7 +188,7 @@ class UserConfig(JudgeConfig):
     model: str = ""
     """Name of the model; "": the model of `judge`, with the settings that this section changes."""
     max_turns: Annotated[int, Strict()] = Field(default=20, ge=-1)
-    """Most turns of the user, the first included; a case may set its own limit. -1: no limit."""
+    """Largest number of the user's turns, including the first; a case may set its own limit. -1: no limit."""
     personas: str | None = Field(default=None, min_length=1)
     """File of personas, relative to the thresholds file."""
     prompt: str | None = Field(default=None, min_length=1)

@@ -93,8 +93,8 @@ def find_call_divergence(
     """Return the first difference of a run's tool calls from the expected calls; None if none is found.
 
     `failed` are the failed metrics of the run. The calls are compared by the rule of the first failed metric
-    that compares tool calls. If no metric of the run compares tool calls, but a metric that compares
-    responses failed, the calls must be exactly the expected ones. Otherwise, calls are not compared.
+    that compares tool calls. If the run has no metric that compares tool calls, failed or not, and a metric
+    that compares responses failed, each call must equal the expected one. Otherwise, return None.
     """
     rules = {metric.name: _find_rule(case, metric.name, criteria) for metric in run.metrics}
     for metric in failed:
@@ -155,9 +155,10 @@ def _compare_calls(
 def _compare_loosely(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: _MatchRule
 ) -> Divergence | None:
-    """Return the first difference under a rule that ignores the order or allows extra calls, or None.
+    """Compare calls by a rule that ignores the order or allows extra calls; return the first difference.
 
-    A call of the expected tool with other arguments is reported as a difference of arguments.
+    Return None if there is no difference. If the expected tool was called with other arguments, the result
+    describes the first argument that differs.
     """
     left = list(actual)
     since = 0  # in `left`: where the search for the next call begins, if order counts

@@ -70,8 +70,8 @@ class Divergence:
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
-    """Second name in the label. `kind` decides what is named: the other tool, the path of the argument, a
-    check, rubric, budget or metric, or the exception. "" if the kind has no second name."""
+    """Second name in the label, which depends on `kind`: the name of the other tool, of a check, rubric,
+    budget or metric, or of an exception, or the path of an argument. "" if the kind has no second name."""
 
     @property
     def label(self) -> str:

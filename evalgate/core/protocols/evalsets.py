@@ -9,7 +9,7 @@ from evalgate.core.types import EvalCase, EvalSet, JsonObject
 
 
 class Document(Protocol):
-    """One decoded JSON file that knows the position of every value."""
+    """Decoded JSON file, with the line and column of every value."""
 
     @property
     def path(self) -> str:
@@ -54,7 +54,7 @@ class ReportsIgnoredKeys(Protocol):
     """A format that can list the keys that it ignores."""
 
     def find_ignored_keys(self, document: Document) -> Iterable[tuple[str | int, ...]]:
-        """Return the paths, as keys and indices, of keys in a valid file that evalgate ignores."""
+        """Return the path of each ignored key of a valid file, as a tuple of keys and indices."""
         ...
 
 
@@ -78,8 +78,8 @@ class EvalSetWriter(Protocol):
 class EvalSetEditor(Protocol):
     """Editor of a kind of eval-set file, which changes cases in the decoded JSON of the file.
 
-    Unchanged objects and lists of the file must be returned as the same Python objects. evalgate recognizes
-    them by identity and keeps their text in the file.
+    The methods must return each unchanged object or list of the file as the same Python object, not as a
+    copy: evalgate recognizes it by identity, and keeps its text in the file.
     """
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:

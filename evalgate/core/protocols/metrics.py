@@ -31,7 +31,7 @@ class NoScoreError(Exception):
     """Error of a metric that cannot score a run, by no fault of the agent: a judge is down, for example."""
 
     kind: str
-    """Kind of the failure, a stable word. It becomes `MetricFailure.kind`."""
+    """Kind of the failure, a word that stays the same in later versions. It becomes `MetricFailure.kind`."""
 
 
 @runtime_checkable
@@ -111,14 +111,14 @@ class MetricCode:
     files: Mapping[str, bytes]
     """Content by path in the workspace; empty if the metric's module is not in the workspace."""
     imported: frozenset[str] = frozenset()
-    """Paths of the metric's module, the files that it imports, and the `__init__.py` of their packages. The
-    other `files` are in the folder of the module."""
+    """Paths of the module, of the files that it imports, and of the `__init__.py` of their packages. Paths in
+    `files` that are not listed here are further files in the module's folder."""
     roots: tuple[str, ...] = ("",)
     """Folders of the workspace in which Python looks for modules; "" is the workspace itself."""
     digest: str = ""
-    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. It
-    leaves out files that are not found below the first folder of `roots`, and each `__init__.py` that no
-    import statement names. "" if the module is not found below the first folder of `roots`."""
+    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. Files
+    that are found only in further `roots` do not count, nor does an `__init__.py` that no import statement
+    names. "" if the module itself is not found in the first folder of `roots`."""
     left_out: tuple[str, ...] = ()
     """Files in the folder of the module that are too large to keep, alone or together."""
 
@@ -168,7 +168,8 @@ class MetricContext:
     folder: Path = field(default_factory=Path)
     """Folder of the file with the criteria; paths in a metric's options are relative to it."""
     locate: PathResolver = field(default=lambda path: path)
-    """Function that gets the path of a file named in the options, and returns the path to read instead."""
+    """Function for files named in the options: it gets a file's path, and returns the path to read instead,
+    such as a copy of the base branch's file."""
     workspace: Path = field(default_factory=Path)
     """Folder that the agent works in."""
     is_literal: bool = True

@@ -58,8 +58,8 @@ class ReportContext:
     """Facts about the report folder that are not in the record."""
 
     folder: str = ""
-    """Folder to which paths in the record are relative. It is given as a path from the repository's root; ""
-    is the root itself."""
+    """Path from the repository's root to the folder that paths in the record are relative to. "": they are
+    relative to the root itself."""
     files: frozenset[str] = frozenset()
     """The file names of this run's reports in the same folder, this one included."""
 
@@ -68,7 +68,8 @@ class ReportContext:
 class ContextualReporter(Protocol):
     """A reporter that needs the names of the other reports, or paths from the repository's root.
 
-    Contextual reporters run last. `ReportContext.files` therefore lacks reports that could not be written.
+    Contextual reporters run last. So it is known then which other reports could not be written, and
+    `ReportContext.files` does not name these.
     """
 
     def with_context(self, context: ReportContext) -> Reporter:

@@ -31,8 +31,8 @@ class BaselineRun:
     """0-based index of the run's `BaselineSource` in `Baseline.sources`."""
     outcome: Outcome
     scores: Mapping[str, float | None]
-    """Metric name to score. None: the agent gave no answer, or the metric failed or did not apply. A metric
-    that is not listed was not evaluated."""
+    """Maps the name of a metric to the score. None: the agent gave no answer, or the metric failed or did not
+    apply. A metric that is not listed was not evaluated."""
     duration_s: float = 0.0
     usage: Usage | None = None
     user_usage: Usage | None = None
@@ -40,8 +40,8 @@ class BaselineRun:
     judge_usage: Usage | None = None
     """Tokens and cost of judging, with cached answers counted like new ones; None: no model judged."""
     divergence: str = ""
-    """First divergence of a run that failed, as `missing_call lookup_order`; "" if it passed, or if an older
-    evalgate stored it."""
+    """First difference of a failed run from the expectation, as text such as `missing_call lookup_order`. ""
+    if the run passed, or if an older evalgate stored it."""
 
 
 @frozen
@@ -64,16 +64,16 @@ class BaselineCase:
     """Status in the newest gate run that has the case."""
     fingerprint: str
     metric_fingerprints: Mapping[str, str]
-    """Metric name to the metric's fingerprint; only scores with equal fingerprints can be compared."""
+    """Maps the name of a metric to its fingerprint; only scores with equal fingerprints can be compared."""
     runs: tuple[BaselineRun, ...]
     """Stored runs, the oldest first."""
     replies: tuple[Reply | None, ...] = ()
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep, or not known."""
     failing_since: FailingSince | None = None
-    """Gate run in which the case broke: the case passed before, and all runs since have failed. There are at
-    least two failed runs, and luck does not explain so many. The field stays set when the passed runs are no
-    longer stored. None: the case did not break."""
+    """Gate run since which the case is broken. None: the case is not broken. A case is broken if it passed
+    before, and all runs since have failed: at least two runs, and more than luck explains. The field stays
+    set when the passed runs are no longer stored."""
 
     @property
     def key(self) -> CaseKey:
@@ -90,8 +90,9 @@ class TrackedFiles:
     """Paths relative to the working folder, with slashes, sorted; paths elsewhere in the repository begin
     with `../`."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """First 16 hexadecimal digits of the SHA-256 of a file, by path. It lists the eval-set file and the files
-    that the newest run opened. If one of these files changes, the agent may open other files than before."""
+    """Maps the path of a file to the first 16 hexadecimal digits of its SHA-256. The files are the eval-set
+    file and those that the newest run opened. If one of them changes, the agent may open further files, so
+    that `paths` may be incomplete."""
 
 
 @frozen

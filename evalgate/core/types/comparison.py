@@ -17,7 +17,7 @@ MetricVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 
 @frozen
 class ThresholdEstimate:
-    """Estimate of a mean or a pass^k with its interval, compared with its minimum."""
+    """Estimate of a mean, a pass^k or a percentile, with its confidence interval, compared with a limit."""
 
     value: float
     minimum: float
@@ -38,11 +38,11 @@ class Margin:
     limit: float
     """The average at which the verdict changes."""
     distance: float
-    """Distance of the average from the limit."""
+    """Absolute difference of the average and `limit`."""
     runs: int | None = None
-    """Smallest number of runs with another result that would turn the verdict: passed runs that fail, or
-    failed runs that pass. None: no number of runs turns it, `distance` is 0, or the average is a pass^k or
-    pass@k."""
+    """Smallest number of runs that could turn the verdict, if they had the worst score instead of theirs
+    (after a pass), or the best score (after any other verdict). None: no number of runs turns it, `distance`
+    is 0, or the average is a pass^k or pass@k."""
 
     def to_scores(self, score_range: Range) -> "Margin":
         """Return a copy with the figures converted from shares of the range to scores."""
@@ -51,7 +51,7 @@ class Margin:
 
 @frozen
 class RatioEstimate:
-    """Ratio of a budget's figures to those of the baseline, with its interval.
+    """Ratio of a budget's figures (such as costs) now to those in the baseline, with its confidence interval.
 
     It is the geometric mean over the cases. Each case counts with the mean of the logarithms of its runs'
     figures. Numbers of calls and turns may be 0, so 1 is added to them before the logarithm is taken.
@@ -64,7 +64,7 @@ class RatioEstimate:
     notice: float
     """Ratio that the test detects with a power of about 80 %; larger ratios are detected more often."""
     max: float
-    """Smallest ratio that is too large."""
+    """Limit of the ratio, as the settings define it: a ratio of this size or more is too large."""
     cases: int
     """Number of cases with a passed run now and in the baseline."""
 
@@ -75,11 +75,12 @@ class MetricComparison:
 
     verdict: MetricVerdict
     reason: str
-    """A stable word: no_sign, average_fell, case_broke, noisy_drop, no_baseline, missing_runs, …"""
+    """Reason for `verdict`, as a word that stays the same in later versions: no_sign, average_fell, …"""
     sentences: tuple[str, ...]
     """The reasons as sentences for people."""
     max_drop: float | None
-    """Smallest drop of the mean that is too large; None: not compared with the baseline."""
+    """Limit of the drop of the mean, as the settings define it: a drop of this size or more is too large.
+    None: the mean is not compared with the baseline."""
     require: Literal["guard", "proof"] = "guard"
     rounds: int = 0
     """Number of runs per case that the mean is computed from."""
@@ -89,10 +90,10 @@ class MetricComparison:
     drop: float | None = None
     """Mean of the baseline minus the mean now, so that above 0 is worse. None: nothing was compared."""
     noise: float | None = None
-    """Change of the mean up to which luck alone explains it. None: not measured, as with one run of each case
-    on both sides."""
+    """Largest change of the mean that luck alone explains. None: not measured, for example because each case
+    was run only once now and in the baseline."""
     p: float | None = None
-    """Probability that luck alone causes such a drop."""
+    """Probability that luck alone causes a drop as large as `drop`."""
     level: float | None = None
     """Significance level that `p` is compared with."""
     low: float | None = None
@@ -105,11 +106,11 @@ class MetricComparison:
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None
     shared: tuple[str, ...] = ()
-    """Sentences about the whole metric. A report may have several lines (`MetricSummary`) for one metric, and
-    only one of these lines holds the sentences. With several lines, `verdict`, `p` and `level` belong to the
-    whole metric, `drop` and `noise` to the line."""
+    """Sentences about the whole metric. If thresholds differ between cases, a record has several summaries
+    (`MetricSummary`) of one metric. Then only one of them has these sentences. `verdict`, `p` and `level`
+    belong to the whole metric, `drop` and `noise` only to the cases of the summary."""
     ratio: RatioEstimate | None = None
-    """Increase of a budget since the baseline; `p` and `level` are those of its test."""
+    """For a budget: ratio of its figures now to those in the baseline; `p` and `level` belong to its test."""
     percentile: ThresholdEstimate | None = None
     """95th percentile of a budget over all answered runs. Its field `minimum` holds the upper limit."""
 
@@ -139,7 +140,8 @@ class CaseComparison:
     """Probability that luck alone causes a fall of this size; None if the case did not fall far enough to be
     tested."""
     need: int | None = None
-    """Number of failed runs that would confirm that the case broke; None: its baseline cannot confirm it."""
+    """Number of runs that would confirm that the case broke, if all of them had the worst score. None: with
+    the stored runs of this case, no break can be confirmed."""
 
     @property
     def drop(self) -> float | None:
@@ -169,9 +171,9 @@ class FollowUp:
     """
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: the first `need` runs all failed, or all but one failed in a longer series of first runs.
-    `flake`: too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way.
-    `open`: there are too few runs to decide."""
+    """`broke`: the first `need` runs all failed, or all but one failed in a longer series that begins with
+    the first run. `flake`: too many of these runs passed. `excused`: runs of the baseline failed in the same
+    way. `open`: there are too few runs to decide. A run counts as failed only if it failed in a new way."""
     runs: int
     """Number of runs that ended in a pass or a failure, follow-up runs included."""
     failed: int
@@ -188,8 +190,8 @@ class FollowUp:
     baseline_otherwise: int = 0
     """Number of the `baseline_runs` that failed in other ways only."""
     baseline_unscored: int = 0
-    """Number of further stored runs, which show nothing about this failure: they lack a score of the
-    metric."""
+    """Number of stored runs that cannot be compared, because they lack a score of the metric that failed.
+    They are not among the `baseline_runs`."""
 
 
 @frozen
@@ -223,14 +225,15 @@ class AnchorMetric:
     baseline: float
     """Mean of the anchor."""
     max_drop: float
-    """Smallest drop since the anchor that is too large, in points of the metric's scores."""
+    """Limit of the drop since the anchor, in points of the scores: a drop of this size or more is too large.
+    """
     cases: int
     """Number of cases that can be compared with the anchor."""
     of: int
-    """Number of cases of this run that the metric applies to, comparable or not."""
+    """Number of all cases of this run that have the metric; `cases` of them can be compared."""
     sentence: str
     p: float | None = None
-    """Probability that luck alone causes such a drop; None if the agent is deterministic."""
+    """Probability that luck alone causes a drop as large as this one; None if the agent is deterministic."""
     level: float | None = None
     """Significance level that `p` is compared with."""
 
@@ -275,10 +278,11 @@ class ControlRun:
     outcome: Outcome
     duration_s: float
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    """Metric name to score; None: the metric has no score."""
+    """Maps the name of a metric to the score of this run; None: the metric has no score."""
     failed: bool | None = None
-    """True: the run failed in the way that made its case a suspect, a case that may close the gate. False: it
-    did not fail in this way. None: the run does not show this, for example because a judge failed."""
+    """True: the run failed in the way in which earlier runs of the case failed, so that the case became a
+    suspect (it may close the gate). False: the run passed, or failed in another way. None: not known, for
+    example because a judge failed."""
 
 
 @frozen
@@ -289,12 +293,12 @@ class ControlCase:
     eval_id: str
     runs: tuple[ControlRun, ...]
     answer: ControlAnswer | None = None
-    """Answer about the case, such as `broke`. None: the comparison with the baseline decides about the case,
-    because it was run only for the average of a metric, or because too few of its runs have a result."""
+    """Answer about the case, such as `broke`. None: the comparison with the baseline decides about the case.
+    This is so if the case was run only for the average of a metric, or if too few runs have a result."""
     head_runs: int = 0
     """Number of runs of the change that have a result."""
     head_failed: int = 0
-    """Number of the `head_runs` that failed in the way that made the case a suspect (`ControlRun.failed`)."""
+    """Number of the `head_runs` for which `ControlRun.failed` is True."""
     head_otherwise: int = 0
     """Number of the `head_runs` that failed in other ways only."""
     control_runs: int = 0
@@ -302,7 +306,7 @@ class ControlCase:
     control_failed: int = 0
     control_otherwise: int = 0
     p: float | None = None
-    """Probability that two equally good agents differ at least as much by luck."""
+    """Probability that two equally good agents differ by luck at least as much as head and control do."""
     level: float | None = None
     """Significance level that `p` is compared with."""
     sentence: str = ""
@@ -326,13 +330,13 @@ class ControlCase:
 
 @frozen
 class ControlMetric:
-    """One metric, with its means over the cases with control runs, in points of its scores."""
+    """Comparison by one metric: means over the cases with control runs, in points of the metric's scores."""
 
     name: str
     fingerprint: str
     """Hash of the metric and its options, as `CaseMetric.fingerprint`."""
     answer: ControlAnswer | None
-    """Answer about the metric. None: too few runs have a score. Then the baseline comparison decides."""
+    """Answer about the metric. None: too few runs have a score; the comparison with the baseline decides."""
     stored: float | None = None
     """Mean of the stored runs."""
     head: float | None = None
@@ -353,8 +357,9 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """Most serious answer about any case or metric: `broke`, then `open`, `drifted`, `recovered`. Answers
-    from too few control runs count here, too. `open` if there is no answer at all."""
+    """The most serious of the answers about cases and metrics. The order is `broke`, `open`, `drifted`,
+    `recovered`. `open` if there is no answer. An answer from too few control runs counts here, although it is
+    None in `cases` and `metrics`."""
     cases: tuple[ControlCase, ...]
     """Cases with control runs, in the order of the files."""
     metrics: tuple[ControlMetric, ...] = ()

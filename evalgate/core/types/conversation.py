@@ -134,7 +134,7 @@ class Usage:
     models: tuple[str, ...] = ()
     """Names of the models that answered, as far as they are known, sorted."""
     known_usd: float = 0.0
-    """Known part of the cost, a lower bound, if `cost_usd` is None."""
+    """If `cost_usd` is None: the known part of the cost, which is a lower bound. Otherwise 0."""
 
     @classmethod
     def from_tokens(
@@ -188,7 +188,7 @@ class TraceSpan:
     turn: int
     """0-based number of the turn."""
     start_s: float
-    """Seconds since the run began."""
+    """Start of the step, in seconds since the run began."""
     duration_s: float
     """Duration in seconds, at least 0."""
     parent_id: str = ""
@@ -215,7 +215,7 @@ class Failure:
     """Reason why a run, or an attempt at it, has no answer. No metric scores such a run."""
 
     kind: str
-    """A stable word: exception, exited, killed, protocol, timeout, import, interrupted, unsupported, …"""
+    """Kind, as a word that stays the same in later versions: exception, exited, killed, timeout, import, …"""
     message: str
     """One sentence that a user understands."""
     detail: str = ""

@@ -16,8 +16,8 @@ class Rubric:
     text: str
     type: str | None = None
     """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`. None: the rubric is for every metric that reads
-    rubrics. There is one exception: with criteria in a file of Google ADK, Google ADK's metrics ignore a
-    rubric that has neither a type nor `points`."""
+    rubrics. There is one exception: if the criteria are in a file of Google ADK, Google ADK's metrics ignore
+    rubrics that have neither a type nor `points`."""
     description: str | None = None
     metric: str = ""
     """The metric that the rubric is for; "" if the eval set names no metric."""
@@ -55,7 +55,7 @@ class CaseTurn:
     """Time of the recorded turn in Unix seconds; 0 when unknown."""
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     execution: JsonObject | None = None
-    """Trace of the recorded agent's nodes, as tRPC-Agent-Go writes it (`Steps`); None: untraced."""
+    """Trace of the recorded agent's nodes, as tRPC-Agent-Go writes it (`Steps`); None: there is no trace."""
 
 
 @frozen
@@ -161,7 +161,8 @@ class ToolMock:
     args: JsonObject | None = None
     """Arguments that the call must have; None: any."""
     exact: bool = False
-    """True: the call may have no other arguments."""
+    """True: the call must have the arguments `args` and no others. False, or if `args` is None: it may have
+    others, too."""
     turn: int | None = None
     """The only turn (0-based) in which the mock applies; None: every turn."""
     unsupported: str = ""
@@ -248,10 +249,11 @@ class EvalCase:
     """Fixed results that replace tool calls. If a tool has a mock for a turn, it is never called for real in
     that turn."""
     tool_recording: ToolRecording | None = None
-    """Recording that answers the tool calls that no mock answers, except calls of tools in its `live`. None:
-    there is no recording."""
+    """Recording that answers the tool calls. Calls that a mock answers, and calls of tools in the recording's
+    field `live`, are exceptions. None: there is no recording."""
     status: Literal["expected", "observed"] = "expected"
-    """`observed`: the expectations are what an agent did and were not reviewed, so the case does not gate."""
+    """`expected`: the expectations count. `observed`: they were recorded from an agent and not reviewed yet,
+    so the case does not gate."""
     source: str = ""
     """Link to the recorded trace that the case was made from; "" if it has none."""
     alternatives: tuple[tuple[Reply, ...], ...] = ()
@@ -319,7 +321,7 @@ class EvalSet:
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys without effect."""
     format_name: str = ""
-    """The format that read the file."""
+    """Name of the format in which the file was read."""
     checks: CaseChecks | None = None
     """Checks of individual cases; None if there are no such checks."""
 

@@ -82,10 +82,11 @@ class MetricSummary:
     """Result of the statistics; None if they do not judge this metric, for example because there is neither a
     baseline nor a statistical rule, or because scores are out of range."""
     agreement: float | None = None
-    """Share of agreeing pairs among the judge's samples, in [0, 1]; None: the judge was not asked twice."""
+    """Agreement of a judge with itself, 0 to 1: it was asked the same question several times, and this is the
+    share of pairs of its answers that agree. None: no question was asked twice."""
     flip: Margin | None = None
-    """Distance of the mean from the minimum, at which the status would flip. None: there is no mean or no
-    minimum, or scores are out of range."""
+    """Distance of the mean from its minimum, where the status changes between passed and failed. None: there
+    is no mean or no minimum, or scores are out of range."""
     trend: tuple[float, ...] = ()
     """One mean for each gate run in the baseline, the oldest first, over the cases that can be compared."""
     range: Range = UNIT_RANGE
@@ -96,8 +97,8 @@ class MetricSummary:
     """`score` without the bias of `runs: auto`, which stops when an average looks good and makes further runs
     when it looks bad. None: `score` needs no correction. `delta` and the verdict are never corrected."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
-    """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
-    `threshold` then applies to single cases only."""
+    """`minimum`: the mean must reach `minimum`. `baseline`: no minimum of the mean is set, so the comparison
+    with the baseline judges the mean; `threshold` then applies to single cases only."""
     gates: bool = True
     """False: the metric is only reported. The verdict depends neither on `status` nor on `delta`."""
 
@@ -259,7 +260,7 @@ class Totals:
     cost_usd: float | None = 0.0
     """Cost of the runs with known usage; None: the cost of some of them is not known."""
     known_usd: float = 0.0
-    """Known part of the cost, a lower bound, if `cost_usd` is None."""
+    """If `cost_usd` is None: the known part of the cost, which is a lower bound."""
 
 
 @frozen
@@ -294,24 +295,23 @@ class FailureGroup:
     label: str
     """First divergence of the group's runs from the expectation, in words, with names in backticks."""
     kind: str
-    """A stable word: missing_call, extra_call, other_tool, order, argument, missing_argument, extra_argument,
-    response, missing_turn, extra_turn, check, rubric, budget, metric, crash, timeout, not_run, not_scored or
-    unknown.
+    """Kind of the difference, as a word that stays the same in later versions: missing_call, extra_call,
+    other_tool, order, argument, missing_argument, extra_argument, response, missing_turn, extra_turn, check,
+    rubric, budget, metric, crash, timeout, not_run, not_scored or unknown.
     """
     newly_failing: int
     """Number of the group's cases that passed in the baseline."""
     cases: tuple[CaseKey, ...]
-    """(eval set id, case id) of each case of the group, of which there is at least one. Newly failing cases
-    come first."""
+    """(eval set id, case id) of each case of the group; at least one. Newly failing cases come first."""
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
-    """Second name in `label`. `kind` decides what is named: the other tool, the path of the argument, a
-    check, rubric, budget or metric, or the exception. "" if the kind has no second name."""
+    """Second name in `label`, which depends on `kind`: the name of the other tool, of a check, rubric, budget
+    or metric, or of an exception, or the path of an argument. "" if the kind has no second name."""
     unprecedented: bool = False
-    """True: no failed run of the baseline failed in this way. The baseline must know this of each of its
-    failed runs. At least one case of the group must have comparable stored runs that do not excuse the
-    failure, and must not have failed since an earlier gate run."""
+    """True: no run of the baseline failed in this way. This needs a baseline that stores the way of failing
+    for all of its failed runs. It also needs a case of the group that can be compared with stored runs, is
+    not excused by them, and was not broken in the baseline already. Otherwise False."""
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.

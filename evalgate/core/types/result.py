@@ -28,8 +28,8 @@ class ScopedThreshold:
     scope: str
     """The cases, as reports name them: `refund_*`, `tag smoke`."""
     min_mean: float | None = None
-    """Minimum of these cases' mean. None: `Criterion.min_mean` remains the minimum. But if the criterion sets
-    its `min_mean` equal to its `threshold`, this `threshold` replaces both."""
+    """Minimum of the mean of these cases. None: the minimum is that of the criterion (`Criterion.min_mean`).
+    But if the criterion's `min_mean` equals its `threshold`, the minimum is the `threshold` set here."""
 
 
 @frozen
@@ -53,9 +53,9 @@ class CasePolicy:
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     thresholds: Mapping[str, ScopedThreshold] = field(default_factory=dict)
-    """Metric name to its threshold for this case."""
+    """Maps the name of a metric to its threshold for this case."""
     quarantine: Quarantine | None = None
-    """Set: the case runs and is reported, but does not gate."""
+    """Quarantine of the case, which still runs and is reported, but does not gate. None: no quarantine."""
 
 
 @frozen
@@ -86,11 +86,12 @@ class Criterion:
     reliability: ReliabilityRule | None = None
     """Rule for pass^k or pass@k that decides a case. None: the mean over the case's runs decides."""
     rule: Literal["literal", "statistical"] = "literal"
-    """`literal`: a mean below its minimum fails. `statistical`: it fails only if noise is no explanation."""
+    """`literal`: every mean below its minimum fails. `statistical`: a mean below its minimum fails only if it
+    is significantly below."""
     max_regression: float | None = None
     """Allowed drop of this metric against the baseline; None: `gate.max_regression`."""
     range: Range = UNIT_RANGE
-    """The metric's worst and best score."""
+    """The worst and the best score that the metric can give."""
     min_mean: float | None = None
     """Minimum of the mean of all cases. None: the comparison with the baseline judges the mean; without a
     comparison, `threshold` is the minimum. In files of Google ADK or tRPC-Agent-Go: `threshold`."""
@@ -141,7 +142,7 @@ class MetricFailure:
 
     reason: str
     kind: str = "metric"
-    """A stable word; for a failure of the judge, its kind (outage, unparsable, budget_spent, …)."""
+    """Kind, as a word that stays the same in later versions. If the judge failed: outage, unparsable, …"""
 
 
 MetricResult: TypeAlias = MetricScore | NotApplicable | MetricFailure
@@ -186,7 +187,7 @@ class RunMetric:
     literal: bool = True
     """True: the threshold alone decided `status`; False: a rule of the tool that defines the metric did."""
     failure: str = ""
-    """The kind of failure, as a stable word, if `status` is `errored`."""
+    """If `status` is `errored`: `MetricFailure.kind`. Otherwise ""."""
     gates: bool = True
     """False: the metric is only reported. `status` then counts for no run, case or verdict."""
 
@@ -207,7 +208,7 @@ class ModelUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
-    """Cost of the calls whose cost is known."""
+    """Cost in US dollars of the calls with a known cost."""
     unpriced: int = 0
     """Number of calls with an unknown cost. If it is above 0, `cost_usd` is only a lower bound."""
     spared: int = 0
@@ -301,7 +302,7 @@ class CaseMetric:
     """Comparison with the stored runs; None if the statistics did not compare this metric of the case, for
     example without a baseline."""
     range: Range = UNIT_RANGE
-    """The metric's worst and best score; in rare cases a score lies outside."""
+    """The worst and the best possible score; in rare cases a score lies outside of this range."""
     min_mean: float | None = None
     """Minimum of the mean over the cases. None: the comparison with the baseline judges the mean; without a
     comparison, `threshold` is the minimum."""

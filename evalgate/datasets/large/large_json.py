@@ -88,7 +88,7 @@ class JsonWindow:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Skip a bracket, comma or colon. Raise NotStrictJsonError for any other character."""
+        """Skip the bracket, comma or colon `expected`; raise NotStrictJsonError if it is not there."""
         if self.peek() != expected:
             raise NotStrictJsonError
         self._at += 1
@@ -357,8 +357,8 @@ class LongDocument:
 def read_large_json(path: Path, shown_as: str, *, step: int = _STEP) -> JsonDocument | LongDocument:
     """Read a JSON file as `read_json` does, except that long lists stay in the file.
 
-    A list stays in the file if it is the document itself. A member of the top-level object stays in the file
-    if it is a list of `step` bytes or more. If the first pass rejects the file, `read_json` reads all of it
+    If the document is a list, this list stays in the file. If it is an object, each member stays in the file
+    that is a list of `step` bytes or more. If the first pass rejects the file, `read_json` reads all of it
     into memory.
 
     Raises:

@@ -114,7 +114,7 @@ _CASE_FIELDS = tuple(field.name for field in fields(EvalCase))
 
 
 class StoredCase(EvalCase):
-    """A case that is decoded on the first access beyond its metadata. It equals the decoded `EvalCase`."""
+    """A case that is decoded when a field besides its metadata is read. It equals the decoded `EvalCase`."""
 
     __slots__ = ("_index", "_metadata", "_reader", "_source")
     _index: int

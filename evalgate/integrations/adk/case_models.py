@@ -24,7 +24,7 @@ class StrictAdkModel(AdkModel):
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True: Google ADK refuses the object `value` because of its unknown key `key`."""
+        """Return True for every unknown `key`: Google ADK refuses a file that has one in `value`."""
         del key, value
         return True
 
@@ -38,7 +38,7 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys of google-genai up to 3.4 that evalgate keeps unread, because no field has them."""
+        """Return keys of google-genai (up to 3.4) for which the model has no field; evalgate keeps them."""
         return ()
 
     @classmethod
@@ -157,7 +157,7 @@ class AdkInvocationEvent(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the keys that evalgate keeps unread: keys of later releases, and of ADK's web UI."""
+        """Return keys of later releases and of ADK's web UI, which evalgate keeps without reading them."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None

@@ -44,7 +44,7 @@ _KINDS = (ToolCall, ToolResult, Message)
 
 
 class AdkEditor:
-    """Editor of the files that `AdkFormat` reads; data outside a change stays as it is."""
+    """Editor of the files that `AdkFormat` reads. It keeps all data that an edit does not change."""
 
     cases_key = "eval_cases"
     id_key = "eval_id"

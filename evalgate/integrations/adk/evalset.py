@@ -68,8 +68,8 @@ class AdkFormat:
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build the eval set, with the line number of each case.
 
-        The reader calls `make_case` for each case. `parse_simple_case` builds nearly all cases. For all
-        others it returns None, and `build_adk_case` builds them.
+        Nearly all cases have only the usual keys, and `parse_simple_case` builds them. It returns None for
+        any other case, which `build_adk_case` then builds.
 
         Raises:
             InvalidInputError: the file is invalid. The error lists every problem with its line and column.

@@ -207,7 +207,7 @@ def _build_reply(turn: _LegacyTurn) -> Reply:
 
 
 def is_turn_list(eval_set: EvalSet) -> bool:
-    """Return True for an eval set read from a list of turns: its one case has the file's path as its id."""
+    """Return True if a list of turns was read as `eval_set`: its one case has the file's path as its id."""
     return len(eval_set.cases) == 1 and eval_set.cases[0].eval_id == eval_set.path
 
 

@@ -17,7 +17,7 @@ _TOO_LATE = 1e15  # seconds
 
 
 def has_sessions(path: Path) -> bool:
-    """Return True for a folder with saved sessions."""
+    """Return True if the path is a folder that contains saved sessions."""
     return path.is_dir() and any(path.glob(f"*{_ENDING}"))
 
 
@@ -91,7 +91,7 @@ def parse_session(document: Document) -> EvalSet:
 
 
 def _find_initial_state(state: Mapping[str, Any], events: Iterable[object]) -> dict[str, Any]:
-    """Return the entries of a session's state that no event changed; {} if no event records changes."""
+    """Return the entries of a session's state that no event changed; {} if changes were not recorded."""
     actions = [event.get("actions") for event in events if isinstance(event, dict)]
     deltas = [each.get("stateDelta", each.get("state_delta")) for each in actions if isinstance(each, dict)]
     known = [each for each in deltas if isinstance(each, dict)]
@@ -164,7 +164,7 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that `event` completes. It is an event of a session, but no message of the user.
+    """Yield the steps that `event`, which must not be a message of the user, completes.
 
     `start` is the time, in seconds, of the previous event, and `end` that of `event`. `turn` counts from 0.
     Each step's id begins with `identity`. `calls` maps open tool calls, by id or else by tool name, to their

@@ -46,8 +46,8 @@ def parse_simple_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase
 
     `line` is the first line of the case in its file, and `eval_set_id` the id of its set.
 
-    A simple case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
-    tool calls, tool results and a session.
+    A simple case is in snake_case and has no `invocation_events`. Each message consists of a single text.
+    Besides messages, the case holds only tool calls, tool results and a session.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

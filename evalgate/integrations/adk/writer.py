@@ -31,7 +31,7 @@ _HOLDS = frozenset(
 
 
 class AdkWriter:
-    """Writer of eval sets for `adk eval`, in the style of ADK's own conversion of older lists."""
+    """Writer of eval sets for `adk eval`, in the style in which ADK itself converts older files."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold."""
@@ -50,10 +50,10 @@ class AdkWriter:
 
 
 def _move_refused_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn; native data under `adk` that Google ADK refuses are then under `adk-rs`.
+    """Return the turn with native data that Google ADK refuses moved from the key `adk` to `adk-rs`.
 
-    Native data are kept by the name of their format. This writer omits those of `adk-rs`, and lists them as
-    lost.
+    The keys of `native` are the names of formats. This writer omits the data under `adk-rs`, and lists them
+    as lost.
     """
     kept = turn.native.get("adk", {})
     refused = {key: value for key, value in kept.items() if not _is_known_content(value)}

@@ -12,7 +12,7 @@ from evalgate.integrations.adk_rs.writer import build_invocation
 
 
 class AdkRsEditor(AdkEditor):
-    """Editor of the files that `AdkRsFormat` reads; data outside a change stays as it is."""
+    """Editor of the files that `AdkRsFormat` reads. It keeps all data that an edit does not change."""
 
     @override
     def build_turn(self, turn: CaseTurn) -> JsonObject:

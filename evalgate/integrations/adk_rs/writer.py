@@ -74,7 +74,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 
 def _drop_written_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn with only those `native` data that the writer does not write and reports as lost."""
+    """Return the turn without the `native` data that the writer writes: the rest is reported as lost."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()

@@ -15,7 +15,7 @@ from evalgate.integrations.orchestrate.writer import build_goal
 
 
 class OrchestrateEditor:
-    """Editor of the files that `OrchestrateFormat` reads; data outside a change stays as it is."""
+    """Editor of the files that `OrchestrateFormat` reads. It keeps all data that an edit does not change."""
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
         """Return the decoded datasets of a decoded file, which holds one dataset or a list."""

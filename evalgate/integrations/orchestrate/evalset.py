@@ -2,7 +2,7 @@
 
 Comments call this framework the original. Unlike the framework, evalgate also reads a file with a list of
 datasets. Keys that are not evaluated here (`attack_data`, `file_upload`, …) are kept, so that a writer can
-restore them. `max_user_turns` limits a simulated user as well as a script.
+restore them. `max_user_turns` limits the number of the user's messages, whether scripted or simulated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -217,7 +217,7 @@ class OrchestrateFormat:
     """Format of the datasets that `orchestrate evaluations evaluate` reads."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with goals and their details, or a list with such an object."""
+        """Return True for an object with goals and their details, or a list that contains such an object."""
         listed = as_sequence(document.value)
         return any(
             isinstance(value, dict) and {"goals", "goal_details"} <= value.keys()

@@ -12,7 +12,7 @@ _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
 
 
 class JourneyLint:
-    """Lint of the journeys of cases: the goals of a conversation, and their order."""
+    """Lint for journeys (goals of a whole conversation, and the order of the goals) that cannot succeed."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return a function that yields the faults of a case's journey; both arguments are unused."""

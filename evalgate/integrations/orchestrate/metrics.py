@@ -117,7 +117,7 @@ class JourneyMetric(BaseModel, ABC):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric, with a judge if one is configured and the metric and its options can need it.
+        """Build the metric. It has a judge if one is configured and the score can depend on a judge.
 
         Raises:
             ValidationError: an option is unknown or wrong.
@@ -148,9 +148,13 @@ class JourneyMetric(BaseModel, ABC):
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
         """Return the score in [0, 1]. `judge` compares the texts.
 
-        The result is not applicable if the case has no journey, if `judge` leaves a text or check undecided
-        that the score depends on, or if the journey has no goal that the metric counts. The metric fails if
-        arguments of a call nest too deep.
+        The result is not applicable if one of these statements is true:
+
+        - The case has no journey.
+        - The score depends on a text or check that `judge` leaves undecided.
+        - The journey has no goal that the metric counts. `JourneySuccess` has a score even then.
+
+        The metric fails if arguments of a call nest too deep.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.
@@ -199,10 +203,11 @@ class JudgedJourneyMetric:
 
 
 class JourneySuccess(JourneyMetric):
-    """1.0 when every goal in the journey's order was reached, in that order, and all checks hold; else 0.0.
+    """1.0 when the journey's goals were reached in the required order and all checks hold; else 0.0.
 
-    A journey in which no goal was reached scores 0.0, even if it has only checks and these hold. The metric
-    is not applicable if the score depends on a text or check that only a judge can decide.
+    Only goals that the journey's `order` names must be reached. A journey in which no goal was reached scores
+    0.0, even if it has only checks and these hold. The metric is not applicable if the score depends on a
+    text or check that only a judge can decide.
     """
 
     @override
@@ -238,7 +243,7 @@ def _describe_first_unreached(outcome: JourneyOutcome) -> str:
 
 
 class KeywordMatch(JourneyMetric):
-    """1.0 when each goal with keywords has a text that holds all of its keywords; else 0.0."""
+    """1.0 when, for each goal with keywords, one text of the agent holds all of them; else 0.0."""
 
     @override
     def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:

@@ -50,16 +50,16 @@ class TraceApi(Protocol):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the names of the tool's environment variables: those with an address, then the others."""
+        """Return the names of the tool's environment variables, with those that hold an address first."""
         ...
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Return the names of `TraceQuery` fields that the API cannot use, and that a query must not set."""
+        """Return the names of the `TraceQuery` fields that a query must not set: the API cannot use them."""
         ...
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address of the API for the case that no option or environment variable sets it."""
+        """Return the address of the API that is used if no option or environment variable sets one."""
         ...
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -76,8 +76,8 @@ class TraceApi(Protocol):
         """Yield the JSON objects of the queried traces, for the tool's `RowReader`.
 
         Raises:
-            InvalidInputError: the API cannot be reached, refuses a request or gives a wrong answer, or the
-                project does not exist.
+            InvalidInputError: the API cannot be reached, refuses a request or returns an invalid answer, or
+                the project does not exist.
         """
         ...
 
@@ -160,8 +160,8 @@ class ApiClient:
         """Send GET requests for one page after the other, and yield each page.
 
         `find_cursor` reads the cursor of the next page from a page, or returns "" for the last page. The
-        cursor is sent as the parameter `cursor`. With `missing_ok`, the only page is {} if the path does not
-        exist.
+        cursor is sent as the parameter `cursor`. If the path does not exist and `missing_ok` is True, yield
+        only {}.
 
         Raises:
             InvalidInputError: the API cannot be reached, refuses a request, or does not answer with a JSON

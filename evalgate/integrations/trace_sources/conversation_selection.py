@@ -51,7 +51,7 @@ def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
 def drop_repeats(
     found: Iterable[ObservedConversation], is_known: Callable[[ObservedConversation], bool]
 ) -> list[ObservedConversation]:
-    """Drop conversations with the same questions, calls and answers as another. Return the rest by time.
+    """Drop conversations with the same questions, calls and answers as another; sort the rest by time.
 
     Two conversations are equal even if their tool results or the messages before a response differ. Of equal
     conversations, the one with the most traits is kept, so that no error or feedback is lost.
@@ -94,10 +94,11 @@ def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[Obs
 
 
 def draw_sample(found: Sequence[ObservedConversation], size: int, seed: int) -> list[ObservedConversation]:
-    """Return up to `size` conversations, drawn at random from groups of similar conversations in turn.
+    """Return up to `size` conversations, drawn at random from groups of similar conversations.
 
-    Conversations of one group have the same tool path, length (short or long) and traits. The result is in
-    the order of `found`. It is the same for the same `found` and `seed`.
+    Conversations with the same tool path, length (short or long) and traits form a group. Each round draws
+    one conversation from every group, until there are `size`. The result is in the order of `found`. It is
+    the same for the same arguments.
     """
     strata: dict[object, list[ObservedConversation]] = defaultdict(list)
     for each in found:

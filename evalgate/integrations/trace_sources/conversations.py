@@ -60,14 +60,14 @@ class ObservedConversation:
 
 @frozen
 class _ObservedTurn:
-    """A turn of a trace, with the earlier turns that its first request repeats as history."""
+    """A turn of a trace, with `history`: earlier turns that the first request to a model repeats."""
 
     question: str
     reply: Reply
     spans: tuple[Span, ...]
     history: tuple[CaseTurn, ...]
     resumes: bool
-    """True if the turn's first request has messages after the question, as when it continues a trace."""
+    """True if the first request has messages after the question: the turn may continue an earlier trace."""
     recorded: tuple[Span, ...] = ()
     """`spans` as they were recorded: without the conversion of attributes to OpenTelemetry's GenAI names."""
 
@@ -258,8 +258,8 @@ def _split_turns(spans: list[Span]) -> list[list[int]]:
 def _find_turn_start(spans: list[Span], request: Span) -> int:
     """Return the start of a turn, in nanoseconds. `request` is the turn's first request to a model.
 
-    The turn begins with the outermost span around `request` that belongs to no earlier turn. A span belongs
-    to an earlier turn as well if it began before an earlier request to a model.
+    The turn begins with the outermost span around `request` that began after the previous request to a model.
+    Spans that began before the previous request belong to earlier turns, too.
     """
     by_id = {span.span_id: span for span in spans}
     models = (span for span in spans if span.get_text("gen_ai.operation.name") == "chat")

@@ -58,7 +58,7 @@ class LangfuseReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Yield the span of each observation in the object, and the facts about the trace.
 
-        If the object is an observation, it has facts about the trace only if it is the root. Scores from
+        A single observation has facts about the trace only if it is the trace's root. Scores from
         `LangfuseApi` become facts without a span.
         """
         if "evalgate_scores" in row:
@@ -180,7 +180,7 @@ class LangfuseApi:
         `query.filter` holds tags with commas between them. A trace must have all tags.
 
         Raises:
-            InvalidInputError: the API cannot be reached, refuses a request or gives a wrong answer.
+            InvalidInputError: the API cannot be reached, refuses a request or returns an invalid answer.
         """
         ids = await _list_trace_ids(client, query)
         if not ids:  # also if the server has not migrated its older traces

@@ -99,7 +99,7 @@ class LogfireApi:
         """Yield the rows of the newest traces. `query.filter` is a condition in SQL on `records`.
 
         Raises:
-            InvalidInputError: the API cannot be reached, refuses a request or gives a wrong answer.
+            InvalidInputError: the API cannot be reached, refuses a request or returns an invalid answer.
         """
         where = "attributes ? 'gen_ai.operation.name' or attributes ? 'gen_ai.request.model'"
         more = f" and ({query.filter})" if query.filter else ""

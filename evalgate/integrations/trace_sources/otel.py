@@ -34,7 +34,7 @@ class OtlpReader:
         """Return the spans of an export request.
 
         Raises:
-            ValueError: the object is not an export request. The text begins with "is no export request".
+            ValueError: the object is not an export request. The text is a sentence without its subject.
         """
         try:
             return read_otlp_json(dict(row))
@@ -105,7 +105,7 @@ class JaegerApi:
         `query.filter` is sent as Jaeger's parameter `tags`.
 
         Raises:
-            InvalidInputError: the API cannot be reached, refuses the request or gives a wrong answer.
+            InvalidInputError: the API cannot be reached, refuses the request or returns an invalid answer.
         """
         found: dict[str, str] = {"service": query.project, "limit": str(query.limit)}
         if query.since:
@@ -124,7 +124,7 @@ class SpanObjectReader:
     """Reader of span objects: Phoenix's API and exports, and `to_json` of OpenTelemetry's spans."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object has a trace id, as `trace_id` in `context` or as `context.trace_id`."""
+        """Return True if the object has a key `context.trace_id`, or an object `context` with `trace_id`."""
         return "context.trace_id" in row or "trace_id" in get_dict(row, "context")
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:

@@ -48,7 +48,7 @@ class PhoenixApi:
         return "http://localhost:6006"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the header with the key as a bearer token. A local server needs no key: return {}."""
+        """Return the header with the key as a bearer token, or {} without a key: local servers need none."""
         key = environ.get("PHOENIX_API_KEY")
         return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -62,7 +62,7 @@ class PhoenixApi:
 
         Raises:
             InvalidInputError: the project does not exist, or the API cannot be reached, refuses a request or
-                gives a wrong answer.
+                returns an invalid answer.
         """
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")

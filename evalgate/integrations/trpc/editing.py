@@ -34,7 +34,7 @@ from evalgate.integrations.trpc.writer import build_invocation, build_rubric
 
 
 class TrpcEditor:
-    """Editor of the files that `TrpcFormat` reads; data outside a change stays as it is."""
+    """Editor of the files that `TrpcFormat` reads. It keeps all data that an edit does not change."""
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
         """Return the decoded cases of a decoded file; () if it has no list of cases."""

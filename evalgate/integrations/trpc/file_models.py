@@ -62,7 +62,7 @@ class TrpcModel(BaseModel):
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
         """Convert an object from the shape of any release to today's shape.
 
-        Here `value` is returned unchanged. Models of which the shape has changed override the method.
+        By default, return `value` unchanged. A model overrides this method if older files have another shape.
 
         Raises:
             ValueError: the object has the shape of no release.

@@ -58,7 +58,7 @@ def dump_compact_json(value: object, *, for_html: bool = False) -> str:
     """Return JSON on one line without blanks, with sorted keys, as Go writes a map.
 
     Args:
-        value: a JSON value. Integers become doubles, as Go reads them, unless they are `RawJson`.
+        value: a JSON value. Integers become doubles, as Go reads them. A `RawJson` keeps its spelling.
         for_html: escape `<`, `>` and `&`, as Go does by default.
 
     Raises:

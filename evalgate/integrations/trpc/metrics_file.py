@@ -53,10 +53,11 @@ class _Metric(TrpcModel):
 def parse_trpc_criteria(
     document: ConfigDocument, environ: Mapping[str, str] | None = None
 ) -> tuple[Criterion, ...]:
-    """Convert the metrics of the file to criteria, which keep their names in the file.
+    """Convert each metric of the file to a criterion of the same name.
 
-    A judge's settings may have placeholders such as `${KEY}`. Their variables must be set in `environ`; None:
-    `os.environ`. The placeholders are not expanded, because a record must not hold a key.
+    A judge's settings may have placeholders such as `${KEY}`. The named variables must be set in `environ`,
+    or in `os.environ` if `environ` is None. The placeholders are not expanded, because a record must not hold
+    a key.
 
     Raises:
         InvalidInputError: the file is invalid. The error lists every problem.

@@ -174,8 +174,8 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
 def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the status of a case from the results of its runs.
 
-    A single run decides the status. If there are several runs and one has an error message, the case is
-    `failed`. Otherwise the mean of each metric decides.
+    If there is only one run, the result is the status of this run. If there are several runs and one has an
+    error message, the result is `failed`. Otherwise, the mean of each metric over the runs decides.
     """
     if len(results) == 1:
         return str(results[0]["finalEvalStatus"])

@@ -30,7 +30,7 @@ class SimulatedMessage:
 
     text: str
     goal: Literal["", "satisfied", "failed", "open"] = ""
-    """Status of the user's goal, if the model answered with a JSON object; else ""."""
+    """Status of the user's goal: `satisfied`, `failed` or `open`; "" if the answer was a plain text."""
 
 
 def parse_simulated_message(text: str) -> SimulatedMessage:

@@ -45,7 +45,7 @@ class Persona:
     """Sentences about what such a user does and does not do."""
     id: str = field(default="", compare=False)
     own: tuple[Behavior, ...] = field(default=(), compare=False)
-    """Behaviors in the persona's file or scenario; their sentences are also in `habits`."""
+    """Behaviors that the persona's file or scenario lists. `habits` contains their sentences, too."""
 
     def __str__(self) -> str:
         """Return the text for the prompt: the description, then each habit as a list item."""

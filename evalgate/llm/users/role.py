@@ -20,7 +20,7 @@ class UserRole:
     plan: str
     """Description of the user's goals, for the model."""
     prompt: Literal["user_scenario", "user_story"]
-    """Name of evalgate's prompt for this role."""
+    """Name of evalgate's prompt template for this role, unless the thresholds file sets another prompt."""
     opening: str = ""
     """First message; "" if the model writes it."""
     signal: str = ADK_SIGNAL
@@ -69,8 +69,9 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 def apply_story(case: EvalCase) -> EvalCase:
     """Convert the story of a watsonx Orchestrate case to a scenario for a simulated user.
 
-    The only turn of such a case has the user's first message. Return the case unchanged if it has no story,
-    if it has several turns or none, or if the eval set has written user messages (`user_prompts`).
+    A story is a text about the user's goals. The message of the case's only turn becomes the opening, and the
+    turn is removed. Return the case unchanged if it has no story, if it does not have exactly one turn, or if
+    its user messages are already written in the eval set (`user_prompts`).
     """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})

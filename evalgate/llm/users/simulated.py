@@ -52,9 +52,9 @@ class SimulatedUser:
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the user's next message; None at the end of the conversation.
 
-        The conversation also ends after an empty reply of the agent, because the model would invent the
-        reply's content. Messages of a script are sent even after an empty reply. `replies` are all replies of
-        the agent so far.
+        `replies` are all replies of the agent so far. The conversation also ends if the last reply is empty,
+        because the model would invent the reply's content. If the user's role has a `script`, its messages
+        are sent even then.
 
         Raises:
             SimulatedUserError: the model failed, or did not keep to its role.

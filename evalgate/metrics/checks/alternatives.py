@@ -22,9 +22,9 @@ class Condition(Protocol):
 
 
 def collect_faults(condition: Condition, transcript: Transcript) -> tuple[list[str], UndecidedError | None]:
-    """Return (faults, error): the faults of a condition, and the error of a part that has no verdict.
+    """Return the faults of a condition, and the UndecidedError that it raised; None if it raised none.
 
-    The error is None if every part has a verdict.
+    The faults that the condition found before the error are kept.
 
     Raises:
         QuestionPendingError: a model has to be asked first.
@@ -48,11 +48,11 @@ class ConditionGroup:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield the faults of all conditions.
 
-        If a condition has no verdict, the faults of all other conditions are yielded before the error is
-        raised.
+        If a condition raises UndecidedError, the faults of all other conditions are yielded before the error
+        is raised.
 
         Raises:
-            UndecidedError: the turn does not exist, or a condition has no verdict.
+            UndecidedError: the turn does not exist, or a condition raised this error.
             QuestionPendingError: a model has to be asked first.
         """
         chosen = transcript.select_turn(self._turn)
@@ -73,13 +73,13 @@ class AlternativesCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield one sentence if no alternative holds, about the alternative with the fewest faults.
+        """Yield one sentence if no alternative holds: about the alternative with the fewest faults.
 
-        An alternative is undecided if it has no fault, but a part of it has no verdict.
+        An alternative is undecided if it has no fault, but one of its conditions raises UndecidedError.
 
         Raises:
-            UndecidedError: no alternative holds, and either all are undecided, or one is undecided for lack
-                of evidence (`NoEvidenceError`), so that it might hold.
+            UndecidedError: no alternative holds, and all are undecided. Also raised if no alternative holds,
+                and one raised NoEvidenceError without a fault: with evidence it might hold.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -112,11 +112,12 @@ class NoneOfCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each group that holds, since none may.
 
-        If the only fault of a group is that the agent reported no session state (`NO_STATE`), the group might
-        hold. For such a group `NO_STATE` is yielded.
+        A group with a fault does not hold, and yields nothing. One fault is an exception: `NO_STATE`, the
+        sentence that the agent reported no session state. If it is the group's only fault, the group might
+        hold, and `NO_STATE` is yielded.
 
         Raises:
-            UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.
+            UndecidedError: a group raised this error. The sentences about other groups are yielded first.
             QuestionPendingError: a model has to be asked first.
         """
         # Otherwise a turn without a response would hide a wrong response of another turn.

@@ -27,11 +27,11 @@ class FilesCondition:
     def __init__(
         self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
     ) -> None:
-        """Store the rules, and remember which matching files were modified just before `since`.
+        """Store the rules, and remember matching files that an earlier evaluation wrote just before `since`.
 
-        A file counts if it was modified after `since`, or up to `_CLOCK_STEP_S` seconds before: its
-        modification time may be this much earlier than its writing. The remembered files are from an earlier
-        evaluation, and do not count while they are unchanged.
+        A file counts as new if its modification time is after `since`, or at most `_CLOCK_STEP_S` seconds
+        before: the system may record a time that is this much too early. Matching files that already have
+        such a time now are from an earlier evaluation. They count only once they are changed.
 
         Args:
             rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for

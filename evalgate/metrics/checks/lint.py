@@ -78,7 +78,7 @@ def _is_negative(rule: ResponseRule) -> bool:
 
 
 def _asks_for_action(group: Conditions) -> bool:
-    """Return True if an agent must do something to pass: call a tool, answer, set state or write a file."""
+    """Return True if an agent must act to pass `group`: call a tool, answer, set state or write a file."""
     tools, response = group.tools, group.response
     return bool(
         (tools and (tools.require or tools.order or tools.min))
@@ -90,7 +90,7 @@ def _asks_for_action(group: Conditions) -> bool:
 
 
 class _KnownTools:
-    """The tools that eval sets name: in declarations, expectations, recordings, mocks or journeys' goals."""
+    """Tools that eval sets name: as declared, expected, recorded or mocked, or as goals of a journey."""
 
     def __init__(self, eval_sets: Iterable[EvalSet]) -> None:
         self._declared: set[str] = set()
@@ -104,9 +104,9 @@ class _KnownTools:
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
         """Yield a sentence for each tool that the check names, but the eval sets do not.
 
-        A wanted tool is unknown if no case, recording, mock or declaration names it. A forbidden tool is
-        unknown if no declaration names it, because cases do not expect it. If the eval sets declare no tool
-        at all, forbidden tools are not checked.
+        A tool that the agent should call is unknown if no case, recording, mock or declaration names it. A
+        forbidden tool is unknown if no declaration names it: cases do not expect calls of forbidden tools. If
+        the eval sets declare no tool at all, forbidden tools are not checked.
         """
         for glob, is_wanted in dict.fromkeys(_iter_tools(check)):
             known = self._named if is_wanted else self._declared

@@ -41,7 +41,8 @@ class ResponseCondition:
         """Yield a sentence for each condition that does not hold; nothing for a conversation without turns.
 
         If a turn has no final response, yield only one sentence, about the first such turn. But if
-        `Transcript.skips_silent_turns` is True and another turn has a response, ignore turns without one.
+        `Transcript.skips_silent_turns` is True and another turn has a response, ignore the turns without a
+        response.
 
         Raises:
             DoesNotApplyError: a response is compared with the expected one, but the case expects none.
@@ -89,8 +90,8 @@ def _find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each response that is not similar enough to the expected response of its turn.
 
-    If `rule.to` is a text, it is enough that one response is similar to this text. If no response is, yield
-    one sentence.
+    If `rule.to` is a text, the responses are compared with this text instead. Then one similar response is
+    enough, and if there is none, only one sentence is yielded.
 
     Raises:
         DoesNotApplyError: `rule.to` is None, and the case expects no response.

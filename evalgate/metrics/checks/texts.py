@@ -54,7 +54,7 @@ class TextCondition:
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
         """Yield the end of a sentence for each required text or pattern that is not found in any of `texts`.
 
-        A text is required as a part, as the beginning or as the whole of one of `texts`.
+        Depending on the rule, a required text must be a part, the beginning or the whole of one of `texts`.
         """
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts

@@ -88,10 +88,10 @@ class Transcript:
     case: EvalCase
     run: CaseRun
     turns: Sequence[tuple[int, Reply]]
-    """1-based number and reply of each turn that has a reply."""
+    """(1-based number, reply) of each turn that has a reply."""
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    """Answers that models have given so far."""
+    """Answers that models have given so far, by question."""
     names: Sequence[str] = ()
     """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""

@@ -173,7 +173,7 @@ class ValueCondition:
         return ""
 
     def describe(self) -> str:
-        """Return the text after "should be" in a message about a missing value: a value, or "present"."""
+        """Return the text after "should be" in messages on a missing value: the wanted value or "present"."""
         rule = self._rule
         if "equals" in rule.model_fields_set:
             return format_value(rule.equals)

@@ -31,7 +31,7 @@ class MetricSeries:
     values: tuple[float, ...]
     """Mean score in each gate run, the oldest first.
 
-    A case without a score in a gate run counts with its average over the gate runs with a score."""
+    A case without a score in a gate run counts there with its average score in other gate runs."""
     changes: tuple[ChangePoint, ...]
 
     def format(self, value: float) -> str:
@@ -45,7 +45,7 @@ class MetricSeries:
 
 @frozen
 class GateRunHistory:
-    """The metrics and passed runs of each gate run of a baseline, and the cases that began to fail."""
+    """History of a baseline: metrics and passed runs of each gate run, and the cases that began to fail."""
 
     path: str
     sources: tuple[BaselineSource, ...]
@@ -57,7 +57,7 @@ class GateRunHistory:
     passing: int
     """Number of cases that passed in their newest gate run."""
     failing_since: Mapping[CaseKey, FailingSince]
-    """Cases that passed until a certain gate run and failed in all later gate runs."""
+    """For each case that passed until a commit and fails since: the gate run of its first failure."""
     assumed: str = ""
     """Sentences about thresholds that are not known and therefore assumed; "" if all are known."""
 

@@ -75,8 +75,8 @@ def build_case_view(
 ) -> dict[str, object]:
     """Return the arguments of the template macro `case_in_full`, which shows a case with its runs.
 
-    Texts and runs are left out if `budget` does not allow them. `anchor` is the HTML id of the case; the ids
-    of its parts begin with `anchor`.
+    Texts and runs are left out if `budget` does not allow them. `marks` are the sort keys and group numbers
+    of the case. `anchor` is its HTML id; the ids of its parts begin with `anchor`.
     """
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.

@@ -53,9 +53,9 @@ class SizeBudget:
         return self.left <= 0
 
     def take_text(self, text: str, *, is_end: bool = False) -> ClippedText:
-        """Return as much of the text as the budget allows, and subtract the size of this part and its markup.
+        """Return as much of the text as the budget allows, and reduce `left` by the size of this part.
 
-        If the text is too long, return its end with `is_end`, else its start.
+        The size includes markup. If the text is too long, return its end with `is_end`, else its start.
         """
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
@@ -65,9 +65,10 @@ class SizeBudget:
         return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
     def take_json(self, value: object) -> ClippedText:
-        """Return as much of a value as the budget allows, and subtract the size of this part and its markup.
+        """Return as much of a value as the budget allows, and reduce `left` by the size of this part.
 
-        A string is shown as it is, any other value as JSON. If the text is too long, return its start.
+        The size includes markup. A string is shown as it is, any other value as JSON. If the text is too
+        long, return its start.
         """
         if isinstance(value, str):
             return self.take_text(value)
@@ -134,7 +135,7 @@ def measure_mean_duration(case: CaseResult) -> float:
 
 
 def sum_usage(case: CaseResult) -> Usage:
-    """Return the usage of agent and simulated user in all runs of a case, with repeated attempts at a run."""
+    """Return the usage of agent and simulated user in all runs of a case and in earlier attempts at them."""
     return sum((usage for run in case.runs for usage in run.usages), Usage())
 
 
@@ -187,7 +188,7 @@ def rank_cases(
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
-    """Return the number of cases by kind, without kinds of which there is no case."""
+    """Return the number of cases of each kind. A kind without cases is left out."""
     counts = dict.fromkeys(KINDS, 0)
     for entry in entries:
         for kind in entry.kinds:

@@ -298,10 +298,10 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case expects something of the part of the reply that differs.
+    """Return True if the case has an expectation for the differing part: the response or the tool calls.
 
-    The part is the response or the tool calls. Without expected calls, a case may forbid calls or ignore
-    them. A failed metric of the turn is then the sign that it forbids them.
+    A turn without expected calls either forbids calls, which is an expectation, or ignores them. If a metric
+    of the turn failed, assume that calls are forbidden.
     """
     expected = turn.expected
     if expected is None:

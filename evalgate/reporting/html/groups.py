@@ -40,7 +40,8 @@ class Grouping:
 
     title: str
     groups: tuple[CaseGroup, ...]
-    """The largest groups, the largest first."""
+    """At most 30 groups. The largest comes first or, if cases are grouped by first divergence, the group with
+    the most newly failing cases."""
     members: Mapping[int, str]
     """By `id()` of the `CaseEntry`: the 1-based numbers of the groups with this case, separated by blanks."""
 
@@ -83,8 +84,8 @@ def _format_key(value: float | None) -> str:
 def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping, ...]:
     """Return five groupings of the cases: by first divergence, cause, tag, eval set and change.
 
-    A group by first divergence or cause has two or more cases. The groupings by tag, eval set and change have
-    two or more groups. A grouping for which this is not possible has no groups.
+    In the groupings by first divergence and cause, groups of a single case are left out. The groupings by
+    tag, eval set and change have no groups if there would be only one.
     """
     return (
         _group_by_divergence(entries, record),
@@ -129,7 +130,7 @@ def _find_causes(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tupl
 
 
 def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Grouping:
-    """Return the groups of two or more failing cases with the same first divergence."""
+    """Return the groups of two or more failing cases with the same first difference from the expectation."""
     if not any(entry.is_bad for entry in entries):
         return Grouping(DIVERGENCE, (), {})
     from evalgate.gating.failure_groups import list_failure_groups

@@ -2,8 +2,9 @@
 
 The page is one file and loads nothing. Its only script is `page.js`, which searches, sorts and groups the
 cases on the page: without the script the page shows the same. A Content-Security-Policy allows the script and
-the style sheet by their digests. A large page is cut by importance to a size that a browser opens at once. It
-then says what was left out and where the rest is.
+the style sheet by their digests. The page has a maximum size, so that a browser opens it without delay.
+To keep it, less important cases are shortened or left out. The page then says what was left out and where the
+rest is.
 
 The templates escape every text and show invisible characters. Only the markup of a template and numbers are
 rendered as they are. The result of a macro is escaped already, so templates mark it with `|safe`.
@@ -71,7 +72,8 @@ class HtmlReport:
     """The reporter of `report.html`, a page with all cases and runs."""
 
     limit: int = LIMIT
-    """Maximum size of the page in bytes: at least twice the size of the page without its cases."""
+    """Maximum size of the page in bytes. It must be at least twice the size of the page without its cases;
+    a page with a lower limit may be larger than the limit."""
 
     earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
     """Replies of an earlier record by case, turn by turn. The page shows how replies differ from them."""

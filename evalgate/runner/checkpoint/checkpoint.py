@@ -78,11 +78,11 @@ class Checkpoint:
             self._fault = error.strerror or str(error)
 
     def mark_complete(self) -> None:
-        """Record that all planned runs were made, so that there is nothing to resume."""
+        """Store the fact that all planned runs were made, so that there is nothing to resume."""
         self._is_over = True
 
     def mark_published(self) -> None:
-        """Note that the record of the run was written, so that the journal is not the only copy."""
+        """Store the fact that the run's record was written, so that the journal is not the only copy."""
         self._is_published = True
 
     @property
@@ -117,7 +117,7 @@ class Checkpoint:
             self.used = used
 
     def __enter__(self) -> Self:
-        """Lock the journal of the folder before the agent starts. A resumed journal is locked already.
+        """Lock the journal in the folder, without changing it. A resumed journal is locked already.
 
         Raises:
             InvalidInputError: another run writes to the journal, or its path is a link or a special file.

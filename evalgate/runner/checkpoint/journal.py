@@ -166,13 +166,16 @@ class Journal:
             )
 
     def append_usage(self, used: RunUsage) -> None:
-        """Append the total usage so far, unless `fault` is set. Readers take only the last such line."""
+        """Append a line with the total usage so far; readers use only the last such line.
+
+        A failed write raises no error, but sets `fault`. If `fault` is set, nothing is written.
+        """
         if not self.fault:
             row = dump_usage(used)
             self._write_bytes(b"%b%d,%b]\n" % (_USAGE_PREFIX, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the file; delete it first if the run is complete and its record is written (`is_over`)."""
+        """Close the file. With `is_over` (the run is complete and its record is written), delete it, too."""
         if is_over:
             with suppress(OSError):
                 self._path.unlink()
@@ -243,7 +246,7 @@ def _open_locked(path: Path) -> int:
 
 
 def _check_is_journal(path: Path) -> None:
-    """Check that the path is a regular file or missing: writing to a pipe would wait for a reader.
+    """Check that the path is a regular file, or that nothing is there: a pipe would block the writer.
 
     Raises:
         InvalidInputError: the path is a link, a folder, a pipe or a device.
@@ -285,7 +288,10 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if `data` begins like a journal's first line, or is cut off within this beginning."""
+    """Return True if `data` is a journal's first line, whole or cut off by an interrupted write.
+
+    Only the beginning of the line is compared, up to the value of `kind`. Empty data count as cut off.
+    """
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 

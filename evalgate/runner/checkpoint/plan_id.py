@@ -116,7 +116,7 @@ _NEUTRAL_SETTINGS = {
 
 
 def compute_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity of a plan and of the agent's tracked code; it does not depend on the machine."""
+    """Compute the identity of a plan with the agent's tracked code; it is the same on every machine."""
     cases = chain.from_iterable(_encode_cases(suite, suite.eval_set.eval_set_id) for suite in plan.suites)
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
@@ -142,10 +142,11 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
 
 
 def compute_part_digests(plan: Plan) -> dict[str, str]:
-    """Return the parts of a plan by name, so that a message can list the parts in which two plans differ.
+    """Return a value for each part of a plan, so that a message can list the parts in which two plans differ.
 
-    The number of runs and the version of Python are plain values. All other values are digests, because these
-    parts may hold a secret. The agent's code is no part.
+    Keys are names for messages, such as `gate.max_regression` in backticks. The values for the number of runs
+    and for Python's version are plain. All other values are digests, because these parts may hold a secret.
+    The agent's code has no entry.
     """
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
@@ -180,10 +181,10 @@ def _list_named_files(plan: Plan) -> list[Path]:
 
 
 def _list_config_files(plan: Plan) -> list[Path]:
-    """Return the paths of the thresholds files, which do not count as code.
+    """Return the paths of the thresholds files, to leave them out of the hash of the agent's code.
 
-    Their settings are another part of the identity, except `budget`, which may be raised before `--resume`.
-    A pyproject.toml is not returned, so it counts as code: it lists the agent's dependencies.
+    Their settings have a hash of their own, except `budget`, which may be raised before `--resume`. A
+    pyproject.toml is not returned, so it counts as code: it lists the agent's dependencies.
     """
     names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
@@ -203,7 +204,7 @@ def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:
 
 
 def _encode_cases(suite: Suite, *names: str) -> Iterator[str]:
-    """Yield a JSON list for each case, to be hashed: `names`, the id of the case, and its fingerprint."""
+    """Yield the text to hash for each case: a JSON list of `names`, the case's id and its fingerprint."""
     start = "".join([f"{encode_basestring(name)}, " for name in names])
     for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
         yield f'[{start}{encode_basestring(case.eval_id)}, "{fingerprint}"]'
@@ -256,7 +257,10 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield the names, for messages, of the fields in which the identities `then` and `now` differ."""
+    """Yield a phrase for messages, such as `the thresholds file`, for each field that differs.
+
+    `then` is the identity in the journal, as JSON, and `now` the identity of the present plan.
+    """
     current = asdict(now)
     return (what for key, what in _FIELD_NAMES.items() if then.get(key) != current[key])
 

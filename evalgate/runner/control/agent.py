@@ -37,7 +37,7 @@ class ControlAgent:
 
     agent: Agent
     commit: str
-    """Full hash of the base commit; "" if the agent is a deployment of an unknown commit."""
+    """Full hash of the base commit; "" if the agent is a deployment and its commit is not known."""
     url: str = ""
     """Address of the deployment; "" if the agent runs from `checkout`."""
     checkout: CommitCheckout | None = field(default=None, repr=False)
@@ -99,9 +99,9 @@ def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[C
 async def build_control_in_thread(
     stack: AsyncExitStack, plan: Plan, control_source: ControlSource
 ) -> ControlAgent:
-    """Build the control (the base commit's agent) in a thread; a cancellation also ends the setup.
+    """Build the control (the base commit's agent) in a thread, so that the event loop is not blocked.
 
-    The agent's files are removed when `stack` is closed.
+    If the caller is cancelled, the setup is ended, too. The agent's files are removed when `stack` is closed.
 
     Raises:
         ControlUnavailableError: the control cannot be built, or its setup takes longer than `SETUP_MINUTES`
@@ -136,7 +136,7 @@ async def build_control_in_thread(
 
 
 def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
-    """Return the reason why this kind of agent can have no control runs; None if it can."""
+    """Return the reason why no control runs can be made for the plan's agent; None if they can be made."""
     kind = plan.agent.settings.kind
     if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"
@@ -198,7 +198,7 @@ def _resolve_base_agent(plan: Plan, control_source: ControlSource, checkout: Com
 
 
 class AlternatingAgent:
-    """`Agent` that gives odd run numbers to the change's agent (`head`) and even ones to the control.
+    """`Agent` that passes odd run numbers to the change's agent (`head`), and even ones to the control.
 
     The caller starts and stops both agents.
     """

@@ -33,8 +33,8 @@ class ControlSource:
     is_object: bool = False
     """True if the agent is an object of the calling Python program, which no other commit has."""
     commit: str = ""
-    """Full hash of the base commit; "" if it is not known: `problem` then states the reason. The hash is
-    looked up before any code of the change runs, because such code could move branches and tags."""
+    """Full hash of the base commit; "" if there is none to use: `problem` then states the reason. The hash is
+    looked up before any code of the change runs, because this code could move branches and tags."""
     problem: str = ""
 
     @property
@@ -116,9 +116,9 @@ def _find_named_commit(folder: Path, name: str) -> str:
 
 
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
-    """Return True if the tested, checked-out code is the code of `commit`.
+    """Return True if `commit` is checked out and no file is edited: then `commit` is what is tested.
 
-    On a CI service edited files do not count, because a step of the job may have made them.
+    On a CI service edits are ignored, because a step of the job may have made them.
     """
     # A control with the tested code would fail wherever the change fails, so every regression would look like
     # a drift of the provider.

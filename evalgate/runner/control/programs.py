@@ -1,6 +1,6 @@
 """Find the Python interpreter and the shell scripts that a command starts.
 
-With them it is checked that the base commit's agent runs no code of the change.
+They are needed to check that the base commit's agent runs no code of the change.
 """
 
 import os
@@ -28,14 +28,17 @@ class PythonProgram:
 
     path: str
     first: tuple[str, ...] = ()
-    """Folder that the interpreter puts first on `sys.path`, as a tuple of one; () if unknown or none."""
+    """Folder that the interpreter puts first on `sys.path`, as a tuple of one item.
+
+    () if the folder is not known, or if an option keeps the interpreter from adding one.
+    """
 
 
 def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> PythonProgram | None:
     """Return the Python interpreter that a command starts.
 
-    For a shell or a shell script, return the first Python in PATH, which it most likely starts. For another
-    program, such as `timeout 60 python agent.py`, return the Python that a later word names.
+    If the command starts a shell or a shell script, the Python is a guess: the first one in PATH. If it
+    starts another program, as in `timeout 60 python agent.py`, return the Python that a later word names.
 
     Args:
         words: The command, not empty.
@@ -43,8 +46,8 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
         folder: The working folder of the command.
 
     Returns:
-        The interpreter; None if the command starts no Python, or names it by a relative path, which lies in
-            `folder`. Only the words of the command and the first line of a script are read to find out.
+        The interpreter. None if no word of the command and no first line of a script names a Python, if the
+            Python does not exist, or if its path is relative, so that it lies in `folder`.
     """
     path = env.get("PATH")
     program = str(folder / words[0]) if _is_relative(words[0]) else shutil.which(words[0], path=path)
@@ -63,17 +66,17 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
 
 
 def find_program(word: str, env: Mapping[str, str]) -> str | None:
-    """Return the path of a program in PATH or at an absolute path.
+    """Return the path of the program `word`: a name to look up in PATH, or an absolute path.
 
-    Return None for a relative path with a slash, and for a program that does not exist.
+    Return None for a relative path with a slash, and if the program does not exist.
     """
     return None if _is_relative(word) else shutil.which(word, path=env.get("PATH"))
 
 
 def may_be_shared(program: str) -> bool:
-    """Return True if the agents of the base commit and of the change may use the same program.
+    """Return True if the agents of the base commit and of the change may both use the program.
 
-    They may share a Python interpreter, and a program that is installed in a virtual environment or by Conda.
+    They may share Python interpreters, and programs in a virtual environment or a Conda environment.
     """
     environment = Path(program).parent.parent
     is_installed = is_virtual_environment(environment) or (environment / "conda-meta").is_dir()

@@ -45,13 +45,17 @@ class ControlResult:
     """Result of the control runs."""
 
     comparison: ControlComparison | None = None
-    """Result of the comparison; None if the comparison with the baseline alone decides."""
+    """Comparison of the change's agent with the control. None if no control runs were made or none count:
+    then the comparison with the baseline decides."""
     notices: tuple[str, ...] = ()
 
 
 @dataclass
 class _UsageJournal:
-    """Journal that stores only the usage of control runs, because the runs themselves cannot be resumed."""
+    """Wrapper around the gate's journal that stores the usage of control runs, and drops the runs.
+
+    Control runs cannot be resumed after an interruption.
+    """
 
     journal: RunJournal
 
@@ -164,8 +168,9 @@ async def compare_with_control(
 ) -> ControlResult:
     """Make control runs if the gate would fail against the baseline, and control runs might let it pass.
 
-    Control runs are runs of the base commit's agent. If they are not possible, the comparison with the
-    baseline decides, and a notice states the reason.
+    Control runs are runs of the base commit's agent. If they are not needed, the result is empty. If they are
+    not possible, the result has only a notice with the reason. In both cases, the comparison with the
+    baseline decides.
 
     Args:
         plan: The plan of the runs.
@@ -205,7 +210,8 @@ def _find_suspects(
 ) -> ControlSuspects | None:
     """Return the suspects (cases that seem to regress) if control runs could change the verdict.
 
-    Return None if the gate passes without control runs, or would fail even with the best control runs.
+    Return None if the gate does not fail without control runs, or would fail even with the most favourable
+    control runs.
     """
     scored = score_and_decide(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets, with_power=False)
@@ -243,8 +249,8 @@ async def _make_runs(
     """Run suspects with both agents until there is a decision, or the runs end early because of a budget.
 
     Raises:
-        ControlUnavailableError: an agent could not be reached. It is also raised if the runs ended early or
-            no run of the control passed, unless the decision is that the change broke cases (`broke`).
+        ControlUnavailableError: an agent could not be reached. If the decision is not that the change broke
+            cases (`broke`), it is also raised if the runs ended early, or if no run of the control passed.
     """
     witnesses = [
         case.key
@@ -273,7 +279,7 @@ async def _make_runs(
 
 
 def _describe_useless_control(strategy: ControlStrategy) -> str:
-    """Return the reason, as part of a sentence, why a control that passes no case is no evidence."""
+    """Return a clause that explains that the control passes no case, so that its runs do not count."""
     asked = [strategy.fresh[key] for key in strategy.witnesses if key in strategy.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (
@@ -285,10 +291,10 @@ def _describe_useless_control(strategy: ControlStrategy) -> str:
 
 
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
-    """Return True if the control's commit has other files than the commit of the newest stored runs.
+    """Return True if files differ between the control's commit and the commit of the newest stored runs.
 
-    `commit` is the control's commit. The file of the baseline does not count. If one of the commits is not
-    known, or git cannot compare them, return True.
+    `commit` is the control's commit. A difference in the baseline's own file does not count. If one of the
+    commits is not known, or git cannot compare them, return True.
     """
     folder = plan.workspace.folder
     then = git.find_commit(folder, baseline.sources[-1].commit or "")

@@ -123,7 +123,8 @@ class AdaptiveConcurrency:
     def _wake_waiters(self) -> None:
         """Assign the free slots to the waiting tasks, in order.
 
-        A slot counts as taken from now on, before its task runs again, so that no later task can take it.
+        An assigned slot counts as taken at once, even before the waiting task runs again. So no later task
+        can take it.
         """
         while self._waiting and self._taken < self.current_limit:
             waiter = self._waiting.popleft()

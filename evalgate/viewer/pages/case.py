@@ -126,10 +126,10 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return values for the template: links to the list of cases, and to its previous and next case.
+    """Return template values about the place of a case in the list of cases that `query` selects and sorts.
 
-    `query` selects and sorts the list. The link is "" if there is no previous or next case. The values also
-    have the number of the case in the list, from 1, and the length of the list.
+    The values are the links to the list and to the previous and the next case ("" if there is none), the
+    number of the case, from 1 (None if it is not in the list), and the length of the list.
     """
     found = filter_cases(opened, query)
     position = opened.find_position(entry.case.key)

@@ -137,7 +137,7 @@ def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> Ed
 
 
 def open_draft(page: EditedCase) -> CaseDraft:
-    """Return the case, as it is in the file, as a draft, with the checks of the case notes."""
+    """Return a draft of the case in the file, with the case's checks from the case notes."""
     draft = draft_case(page.case)
     draft.checks = draft_checks(open_notes(page.file).get_note(page.case.eval_id).checks)
     return draft
@@ -349,9 +349,10 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) for each line of the differences in several files, after the name of each file.
+    """Yield (kind, line) for each line of a page that shows the changes of several files.
 
-    Unchanged files are left out. The kind is `minus`, `plus`, `place` (a place or the name of a file) or "".
+    For each changed file, the name of the file comes first, then the lines of its diff. The kind is `minus`,
+    `plus`, `place` (the name of a file, or a line that begins with `@`) or "".
     """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)

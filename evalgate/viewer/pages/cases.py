@@ -124,7 +124,10 @@ def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict
 
 
 def _choose_columns(opened: OpenedRecord) -> list[str]:
-    """Return the names of at most four metrics, each for a column: first scores, then budgets."""
+    """Return the names of at most four metrics, each for a column of the list.
+
+    Budgets (metrics for which a lower value is better) come after all others.
+    """
     return sorted(opened.metrics, key=lambda name: get_score_range(name).lower_is_better)[:_MOST_SCORES]
 
 

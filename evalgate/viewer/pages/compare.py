@@ -94,16 +94,16 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
 
 
 def _format_sides(metric: MetricSummary) -> tuple[str, str]:
-    """Return the earlier and the current mean of a metric as texts, over the cases that were compared."""
+    """Return two means of a metric as texts, both over the compared cases: the earlier, then the current."""
     then, now = metric.baseline, metric.compared_score
     beside = (now, then) if metric.delta else (None, None)
     return metric.range.format(then, beside=beside[0]), metric.range.format(now, beside=beside[1])
 
 
 def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
-    """Return a sort key: first the kind of change, in the order of `CHANGES`, then the change of the scores.
+    """Return a key that sorts cases by their kind of change, in the order of `CHANGES`; unchanged cases last.
 
-    Within a kind, the case with the largest change of a score comes first. Unchanged cases come last.
+    Within a kind, the case with the largest change of a score, up or down, comes first.
     """
     change = compared.opened.changes.get(entry.case.key)
     order = list(CHANGES).index(change) if change else len(CHANGES)

@@ -74,7 +74,8 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (name, status, score, threshold, options) of each metric, all as texts.
 
-    For a budget, the options are "", because the text of the threshold shows them already, as limits.
+    For a budget (a metric for which a lower value is better), the options are "": they are its limits, which
+    the text of the threshold shows already.
     """
     options: dict[str, list[str]] = {}
     for each in record.criteria:

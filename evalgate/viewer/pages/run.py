@@ -103,10 +103,10 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the selected cases of a record, as texts of `_format_key`; None if `asked` names no record.
+    """Return the selected cases of a record as texts `EVAL_SET/CASE`; None if `asked` names no record.
 
-    `asked` has the parameters of the page. `record` is the id of the record. `list` has the search and the
-    filters that select the cases.
+    `asked` has the parameters of the page: `record` is the id of the record, and `list` has the search and
+    the filters that select the cases. Ids in the texts are percent-encoded.
     """
     record_id = asked.get("record", ("",))[0]
     if not record_id:
@@ -120,7 +120,7 @@ def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapp
     """Yield values for the template about each case that is ticked or that matches the search.
 
     A case matches if its ids, tags and first message together contain every word of `words`. `ticked` has
-    the ticked cases, as texts of `_format_key`.
+    the ticked cases as texts `EVAL_SET/CASE` with percent-encoded ids.
     """
     for suite in plan.suites:
         for case in suite.eval_set.cases:

@@ -1,6 +1,7 @@
-"""Hooks into imports, threads and functions, none of which may raise in the agent's code.
+"""Hooks that run code after an import, and that assign new threads to the turn of the code that starts them.
 
-The hooks for threads propagate only the turn; they touch no other context variable.
+No hook may raise an exception in the agent's code. The hooks for threads pass on the turn, and no other
+context variable.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def run_after_import(name: str, action: _Action) -> None:
 
 
 class _PostImportFinder:
-    """Meta path finder that calls `action` once the module `name` was executed.
+    """Meta path finder that calls `action` as soon as the import of the module `name` has executed its code.
 
-    The module itself is found by the other finders.
+    It does not search the module itself, but asks the other finders.
     """
 
     def __init__(self, name: str, action: _Action) -> None:
@@ -69,9 +70,9 @@ class _PostImportFinder:
     def find_spec(
         self, name: str, path: object = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Return the spec of the watched module with a patched loader.
+        """Return the spec of the watched module, with a loader patched to call `action` after the import.
 
-        Return None for all other modules, and if no other finder finds the watched module.
+        Return None for any other module, and if no other finder finds the watched module.
         """
         del path, target
         if name != self._name or self._searching:

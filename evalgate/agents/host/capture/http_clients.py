@@ -51,9 +51,9 @@ def _begin_exchange(request: Any) -> Optional[ModelExchange]:
 
 @suppress_errors
 def _read_request(request: Any) -> Optional[ModelExchange]:
-    """Return the exchange of a request to a model. Tool results that the request holds are added to the turn.
+    """Return a `ModelExchange` for a request to a model; None for any other request, and outside of turns.
 
-    Return None for a request to anything else, and for a request that is sent outside a turn.
+    Tool results in the request's body are added to the turn.
     """
     turn = get_current_turn()
     if turn is None or request.method != "POST":
@@ -107,7 +107,7 @@ class ModelExchange:
         response.aiter_bytes = _copy_chunks_async(response.aiter_bytes, reader)
 
     def create_assembler(self) -> StreamAssembler:
-        """Return a new assembler of a streamed answer."""
+        """Return an object that puts the events of a streamed answer together to a complete answer."""
         return self._dialect.create_assembler()
 
     @suppress_errors

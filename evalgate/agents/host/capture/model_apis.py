@@ -64,7 +64,7 @@ class ToolAnswer(NamedTuple):
     """Tool result that a request passes to a model."""
 
     key: str
-    """Id of the tool call. If calls have no id, a text with the tool's name, such as `name search`."""
+    """Id of the tool call with this result; for a call without id, `name TOOL`, such as `name search`."""
     result: Any
 
 
@@ -76,13 +76,13 @@ class ModelToolCall(NamedTuple):
     """Arguments; None if the model wrote anything but a JSON object."""
     id: Optional[str]
     result: Any = None
-    """Result of a tool that the provider runs itself, if the answer has it."""
+    """Result of a tool that the provider ran itself; None for any other tool, or if the answer has none."""
 
     @property
     def key(self) -> str:
-        """Return the id of this call. Without an id, return a text with the tool's name: `name search`.
+        """Return the key that relates this call to its result, the `ToolAnswer` with the same key.
 
-        The `ToolAnswer` with the result of this call has the same key.
+        It is the id of the call. For a call without id, it is `name ` and the tool's name: `name search`.
         """
         return self.id or f"name {self.name}"
 
@@ -93,12 +93,12 @@ class CapturedAnswer(NamedTuple):
     calls: list[ModelToolCall]
     text: str
     tokens: Optional[tuple[int, int]]
-    """Numbers of input and output tokens, if the answer has them."""
+    """(input tokens, output tokens); None if the answer has neither."""
     model: str
 
 
 class ModelDialect(Protocol):
-    """Parser of the requests and answers of one API."""
+    """Parser of the requests and answers of one API of models, such as OpenAI's chat completions."""
 
     def read_results(self, body: _Json) -> list[ToolAnswer]:
         """Return the tool results in a request, the oldest first."""
@@ -113,7 +113,7 @@ class ModelDialect(Protocol):
         ...
 
     def create_assembler(self) -> StreamAssembler:
-        """Return a new assembler of a streamed answer."""
+        """Return an object that puts the events of a streamed answer together to a complete answer."""
         ...
 
 
@@ -185,7 +185,7 @@ class ChatCompletionsDialect:
         return CapturedAnswer(calls, text if isinstance(text, str) else "", tokens, _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Return an assembler of streamed chunks."""
+        """Return an object that joins the chunks of a streamed completion to one completion."""
         return _ChatAssembler()
 
 
@@ -258,7 +258,7 @@ class ResponsesDialect:
         return CapturedAnswer(calls, "\n".join(filter(None, texts)), tokens, _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Return an assembler that reads only the last event, which holds the whole response."""
+        """Return an object that reads only the last event of the stream, which holds the whole response."""
         return _ResponseAssembler()
 
 
@@ -322,7 +322,7 @@ class MessagesDialect:
         return CapturedAnswer(calls, text, _count_anthropic_tokens(body.get("usage")), _read_model(body))
 
     def create_assembler(self) -> StreamAssembler:
-        """Return an assembler of content blocks and their deltas."""
+        """Return an object that joins the content blocks of a streamed message and their deltas."""
         return _MessageAssembler()
 
 
@@ -398,7 +398,7 @@ def _wrap_custom_input(text: Any) -> Any:
 
 
 def _join_texts(content: Any) -> Any:
-    """Return the joined text of a list of parts that all have a text; return other content unchanged."""
+    """Join the texts of a list of parts if every part has a text; return any other content unchanged."""
     if not isinstance(content, list):
         return content
     texts = [each.get("text") for each in filter_objects(content)]

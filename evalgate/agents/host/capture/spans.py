@@ -20,8 +20,8 @@ _KEPT_PREFIXES = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "g
 def watch_providers(module: ModuleType) -> None:
     """Patch `TracerProvider`, so that spans of all providers created from now on are recorded.
 
-    A span is recorded in the turn in which it starts, or else in its parent's turn. `module` is
-    `opentelemetry.sdk.trace`.
+    A span is recorded in the turn in which it starts. A span that starts outside of turns is recorded in the
+    turn of its parent span, if that has one. `module` is `opentelemetry.sdk.trace`.
     """
     processor = _create_processor(module)
     begin = module.TracerProvider.__init__

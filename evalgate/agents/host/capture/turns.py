@@ -52,7 +52,7 @@ def get_inherited_turn() -> Optional[TurnCapture]:
 
 
 class SessionCapture:
-    """Captured data that a later turn of the same session needs, such as tool calls without a result."""
+    """Factory of the captures of a session's turns. It keeps the tool calls that wait for a result."""
 
     def __init__(self, trace: Optional[TraceRecorder] = None, only_trace: bool = False) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
@@ -207,12 +207,12 @@ class TurnCapture:
             self._spans.append(span)
 
     def add_stream(self, stream: Any) -> None:
-        """Register the reader of a streamed answer. `close` ends the reader if it has not ended by then."""
+        """Register `stream`, the reader of an answer that is still arriving, so that `close` can end it."""
         with self._lock:
             self._streams.append(stream)
 
     def close(self) -> Optional[dict[str, Any]]:
-        """End the turn and its streams; return the fields of a `captured` message.
+        """End the turn and its streams; return the fields of a `captured` message for the gate.
 
         Return None if nothing was captured. Steps of tool calls without a result are left out of the trace.
         """

@@ -1,4 +1,4 @@
-"""Adapters for agents: one module for each framework, and one for plain functions, tried in this order."""
+"""Adapters for agents. The modules of the frameworks are tried first, then the one for plain functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HostedAgent(NamedTuple):
     asynchronous: bool
     """True if `run_turn` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
-    """Optional features of the protocol that the agent supports."""
+    """Optional features of the worker protocol that the agent supports, such as `tool_mocks`."""
     shareable: bool = True
     """True if one agent object may serve many conversations, because it does not store their messages."""
     shared_parts: tuple[object, ...] = ()

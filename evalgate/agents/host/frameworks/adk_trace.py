@@ -54,7 +54,10 @@ def _as_callback(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AdkSteps:
-    """Trace steps of one conversation that have not ended yet, by the context of ADK's callbacks."""
+    """Open trace steps of one conversation: they have begun, and wait for the ADK callback that ends them.
+
+    A callback finds its step by the context that ADK passes to the callback.
+    """
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

@@ -82,8 +82,9 @@ def adapt_factory(
 ) -> HostedAgent:
     """Adapt a factory: `create` is called to create an agent for each conversation.
 
-    Two agents are created now and compared. If they are the same object, `create` is a cached function, for
-    example. All conversations then share this object. If it is not shareable, each gets a copy of it.
+    Two agents are created now and compared. Usually they are two objects, and serve the first two
+    conversations. If they are the same object, for example because `create` is a cached function, all
+    conversations share this object. If it is not shareable, each conversation gets a copy of it.
 
     Args:
         create: Function that returns an agent or an awaitable of one.
@@ -192,8 +193,8 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 def _is_users_class(owner: type) -> bool:
     """Return True if the class is in the user's code, not in the standard library or an installed package.
 
-    If an agent cannot be copied, the error message advises the user to enter such a class instead of the
-    agent: evalgate then creates a new agent for each conversation.
+    Used for the error message about an agent that cannot be copied: for a class of the user, the message
+    advises to name the class as the entry, so that evalgate creates an agent for each conversation.
     """
     import sysconfig  # only needed for this sentence
 

@@ -95,7 +95,7 @@ def _end_step(step: Optional[OpenSpan], result: Any, error: str = "") -> None:
 
 
 class ToolSteps:
-    """Trace steps of the tool calls in one turn that have no result yet."""
+    """Recorder of one turn's tool calls as trace steps; it holds the calls that have no result yet."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
@@ -103,7 +103,7 @@ class ToolSteps:
 
     @ignore_errors
     def note_message(self, message: Any) -> None:
-        """Begin a step for each tool call that a message requests; end steps with the message's results."""
+        """Begin a step for each tool call that a message requests; end the step when the result arrives."""
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             for call in message.content:

@@ -144,13 +144,13 @@ class _GraphConversation:
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
         """Record the messages that are new since the last call, except the newest one.
 
-        The newest message waits for the next call, because the next node of the graph may replace it.
+        The newest message waits for the next call, because the next node of the graph may replace it. The
+        first call of a turn records nothing: it only marks `messages`, the input of the turn, as seen.
 
         Args:
             messages: All messages of the conversation after a step of the graph.
             recorder: Recorder of the turn.
-            sent: The user's message in the first call of a turn, in which `messages` are the turn's input:
-                they are marked as seen, but not recorded. None in all later calls of the turn.
+            sent: The user's message in the first call of a turn; None in all later calls.
         """
         if sent is not None:
             self._seen = {key for key, _ in _list_messages(messages)}

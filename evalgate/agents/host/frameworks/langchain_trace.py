@@ -31,7 +31,7 @@ def create_trace_handler(recorder: TraceRecorder) -> Any:
 
 
 class _LangChainSteps:
-    """Trace steps of one turn that have not ended yet, by the ids of LangChain's runs."""
+    """Open trace steps of one turn, which have begun and not ended, by the id of their LangChain run."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

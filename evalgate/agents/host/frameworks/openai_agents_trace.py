@@ -38,7 +38,7 @@ def _as_hook(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AgentsSteps:
-    """Trace steps of one SDK run that have not ended yet: agents, a model call and tool calls."""
+    """Open trace steps of one SDK run, which have begun and not ended: agents, a model call, tool calls."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder

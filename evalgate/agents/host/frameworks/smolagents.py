@@ -51,10 +51,10 @@ def _walk_agents(agent: Any) -> Iterator[Any]:
 
 
 def _replace_forward(tool: Any, forward: Callable[..., object], *, is_shared: bool) -> Any:
-    """Return the tool with `forward` as its function.
+    """Replace a tool's function by `forward`, and return the tool or its copy.
 
-    Without `is_shared`, `tool` itself is changed. With `is_shared`, several agents have the tool, and each
-    needs its own `forward`. Then a new tool with the same attributes is returned, and `tool` is not changed.
+    Without `is_shared`, `tool` itself is changed and returned. With `is_shared`, several agents have the
+    tool, and each needs its own `forward`. So `tool` is not changed, and a copy with `forward` is returned.
     """
     if not is_shared:
         tool.forward = forward

@@ -10,7 +10,10 @@ from .event_recorder import parse_tool_output
 
 
 class StrandsSteps:
-    """Trace steps of one conversation that have not ended yet. The constructor adds hooks to the agent."""
+    """Recorder of the model calls and tool calls of one conversation, through hooks of the agent.
+
+    It holds the steps that have not ended yet. The constructor adds the hooks.
+    """
 
     def __init__(self, agent: Any, recorder: TraceRecorder) -> None:
         self._agent = agent

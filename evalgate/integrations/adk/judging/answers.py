@@ -47,9 +47,10 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
     The parser raises UnparsableAnswerError for an answer without a known label. `release` is the (major,
     minor) release of Google ADK to agree with. As in Google ADK, these keys are read:
 
-    * `is_the_agent_response_valid`: its first label decides. Labels are in lower case; `Valid` is unknown.
-    * `is_the_agent_response_invalid`, if the answer lacks the first key: `true` and `invalid` mean 0.0, and
-      any other label 1.0.
+    * `is_the_agent_response_valid`: `valid` and `true` mean 1.0, and the other known labels 0.0. A label is
+      known only in lower case. If the value is a list, its first label decides.
+    * `is_the_agent_response_invalid`, only if the answer lacks `is_the_agent_response_valid`: `true` and
+      `invalid` mean 0.0, and any other label 1.0.
     """
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
@@ -138,8 +139,8 @@ class RubricParser:
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
         """Return the verdicts on known rubrics, in the order of the answer; other verdicts are left out.
 
-        An answer should have equally many `Property:`, `Rationale:` and `Verdict:` lines. If it has not,
-        surplus lines are ignored, but with `is_lenient` this is an error.
+        An answer should have equally many `Property:`, `Rationale:` and `Verdict:` lines. Otherwise, the
+        result depends on `is_lenient`: if True, an error is raised; if False, surplus lines are ignored.
 
         Raises:
             UnparsableAnswerError: no verdict on a known rubric is yes or no. With `is_lenient`, also raised

@@ -55,7 +55,7 @@ class JudgeModelOptions(AdkOptions):
     Google ADK use Google ADK's default model."""
     judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
-    """Number of answers that the judge gives to each question."""
+    """Number of answers that the judge is asked for, for each question."""
     parallelism_limit: int | None = Field(default=None, ge=1, exclude=True)
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
@@ -188,12 +188,12 @@ def build_unjudged_turn(reason: str) -> ScoredTurn:
 
 
 def build_zero_turn(reason: str) -> ScoredTurn:
-    """Build a turn that scores 0 without a judge."""
+    """Build a turn with the score 0, for which the judge is not asked."""
     return ScoredTurn(TurnScore(0.0, reason))
 
 
 def score_by_vote(samples: Samples[JudgeOpinion]) -> ScoredTurn:
-    """Build a turn that scores 1.0 if more than half of the opinions are positive, else 0.0.
+    """Build a turn that scores 1.0 if more than half of the opinions score above 0, else 0.0.
 
     The turn has no score if no sample has an opinion.
     """

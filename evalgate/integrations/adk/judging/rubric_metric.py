@@ -215,8 +215,8 @@ def score_turn_by_rubrics(
 ) -> tuple[ScoredTurn, WeightedScores]:
     """Score a turn. Return the scored turn, and a pair (score, points) for each rubric with a verdict.
 
-    As in Google ADK, a rubric is left out if no sample says yes or no. If no sample is usable, the turn has
-    no score.
+    As in Google ADK, a rubric has no verdict if no sample answers yes or no to it. If no sample is usable,
+    the turn has no score.
     """
     opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
     if not samples.good:

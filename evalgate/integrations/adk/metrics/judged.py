@@ -62,9 +62,10 @@ from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_e
 
 
 class FinalResponseMatch(JudgedMetric):
-    """Share of the turns with a matching response: more than half of the usable samples find a match.
+    """Share of the turns in which the final response matches the expected one, as a model judges.
 
-    A sample is one verdict of a model: the final response matches the expected one, or does not.
+    The model is asked `num_samples` times about each turn. A turn scores 1.0 if more than half of the usable
+    answers say that the responses match, else 0.0.
     """
 
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
@@ -216,16 +217,17 @@ class ToolUse(_ConversationMetric):
 
 
 class _TurnMeanMetric(JudgedMetric):
-    """A metric that averages the judge's scores of each turn, and then the turns."""
+    """A metric that averages the judge's scores within each turn, and then averages the turns."""
 
     score_range: ClassVar[Range]
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the mean over the turns of the judge's scores, in `score_range`.
+        """Return the mean of the turns' scores, in `score_range`.
 
-        A turn without a text to judge is left out; if no turn has one, the result is not applicable. The text
-        is the final response. With `include_intermediate_responses_in_final`, the turn's earlier messages
-        belong to the text, too, even if there is no final response.
+        The score of a turn is the mean of the judge's scores for it. A turn without a text to judge is left
+        out; if no turn has one, the result is not applicable. The text is the final response. With
+        `include_intermediate_responses_in_final`, the turn's earlier messages belong to the text, too, even
+        if there is no final response.
 
         Raises:
             JudgeError: the judge cannot be asked, for example because it is out of reach. Also raised if no
@@ -246,7 +248,10 @@ class _TurnMeanMetric(JudgedMetric):
 
 
 class Safety(_TurnMeanMetric):
-    """Harmlessness of the responses, as a model judges."""
+    """Harmlessness of the responses, as a model judges.
+
+    1.0 means entirely safe, 0.0 clearly harmful.
+    """
 
     score_range = UNIT_RANGE
     prompt_names = ("adk_safety",)

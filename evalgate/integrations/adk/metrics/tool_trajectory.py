@@ -57,7 +57,7 @@ class ToolTrajectory(BaseModel):
 
     match_type: MatchType = "EXACT"
     ignore_args: bool = False
-    """Compare names only."""
+    """True: compare only the names of calls. False: compare the arguments, too."""
     include_intermediate_responses_in_final: bool = Field(default=False, exclude=True)
     """Accepted because Google ADK accepts it in every criterion. It has no effect, as in Google ADK."""
 

@@ -56,7 +56,7 @@ class _TrajectoryMetric(_TrajectoryOptions):
     is_mean_of_turns: ClassVar[Literal[True]] = True
 
     ignore_args: bool = False
-    """Compare names only."""
+    """True: compare only the names of calls. False: compare the arguments, too."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], the mean over the turns.
@@ -87,7 +87,8 @@ class _TrajectoryMetric(_TrajectoryOptions):
     ) -> TurnScore:
         """Return the share, in [0, 1], of `calls` that match a call of `others`. `calls` must not be empty.
 
-        `fault` describes the calls without a match in the reason, as in "calls were not expected".
+        `fault` says what is wrong with calls without a match, such as "calls were not expected" in the reason
+        "2 of 5 calls were not expected".
         """
         rest = self._comparison.find_unmatched_calls(calls, others)
         share = (len(calls) - len(rest)) / len(calls)

@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"\d+")
 
 @frozen
 class Moment:
-    """The parts of a date and time that a text gives; None for a part that the text lacks."""
+    """The parts of a date and time in a text; None for a part that the text lacks."""
 
     year: int | None = None
     month: int | None = None

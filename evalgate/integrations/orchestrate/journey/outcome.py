@@ -4,8 +4,8 @@ A journey is a list of goals for a whole conversation. A goal asks for a tool ca
 agent shows, or for a text. A check is a goal, too: a statement that a judge must affirm.
 
 Two different texts may mean the same, and only a judge can tell. Without a judge, texts match if they are
-equal apart from case and white space, and keywords must occur literally. If no text matches the response of a
-goal, the goal's keywords decide. A goal without keywords stays undecided, as all checks do.
+equal apart from case and white space, and keywords must occur literally. If then no text matches the response
+that a goal asks for, its keywords decide. Without keywords, the goal stays undecided, as all checks do.
 
 The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. A journey may demand that one goal is
 reached after another. For this, the framework does not compare times. It puts the reached goals in a fixed
@@ -101,7 +101,7 @@ class TextFinding:
     has_keywords: bool | None
     """True if one text holds all keywords, False if none does; None if the goal names no keywords."""
     is_response_judged: bool
-    """False if the response could not be compared, as there is no judge: then the keywords decide, if any."""
+    """False if only a judge could tell if a text has the goal's response: then keywords decide, if any."""
 
 
 async def evaluate_text_goals(
@@ -153,7 +153,7 @@ class JourneyConversation:
 
 
 def build_conversation(case: EvalCase, run: CaseRun) -> JourneyConversation:
-    """Collect the calls, texts and widgets of a run, and write its transcript."""
+    """Return the calls, texts and widgets of a run, and its transcript as text."""
     replies = [reply for reply in run.replies if reply is not None]
     events = [event for reply in replies for event in reply.events]
     all_texts = [text for reply in replies for text in _iter_texts(reply, with_widgets=True)]
@@ -213,7 +213,7 @@ class ToolCallReport:
     reached: tuple[str, ...]
     """Names of the goals that a call fulfilled, in the order of the calls."""
     missed: tuple[str, ...]
-    """Tools that a goal asks for and that were never called."""
+    """Names of the tools that a goal asks for and that were never called."""
     wrong: tuple[str, ...]
     """An explanation for each relevant call that fulfilled no goal."""
 

@@ -160,7 +160,7 @@ def parse_final_response(text: str) -> Scorecard:
     """Parse the fields in `reasoning: … is_the_agent_response_valid: LABEL`.
 
     The score is 1.0 for the label `valid`, in small or capital letters. The score is 0.0 for `invalid`, for
-    an empty label, and for a label that only contains `valid`, such as `**valid**`, as in Go.
+    an empty label, and for a label with `valid` among other characters, such as `**valid**`, as in Go.
 
     Raises:
         UnparsableAnswerError: a field is missing, or the label is a text without `valid`. Go takes such a

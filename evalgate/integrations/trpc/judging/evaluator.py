@@ -61,7 +61,7 @@ class TrpcJudgeModel(GoModel):
     provider_name: str = Field(default="", alias="providerName")
     model_name: str = Field(default="", alias="modelName")
     variant: str = ""
-    """The dialect of OpenAI's wire format; not needed here."""
+    """The dialect of OpenAI's wire format. It is read and not used."""
     base_url: str = Field(default="", alias="baseURL")
     api_key: str = Field(default="", alias="apiKey", repr=False)
     extra_fields: dict[str, Any] = Field(default_factory=dict, alias="extraFields")
@@ -163,7 +163,7 @@ def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubri
 
 
 class RubricJudgeOptions(LlmJudgeOptions):
-    """The options of a judge that gives a score for each rubric, which its answer names by id."""
+    """The options of a judge that scores each rubric. The judge's answer names a rubric by its id."""
 
     _require_unique_rubric_ids = field_validator("rubrics")(require_unique_ids)
 
@@ -221,7 +221,7 @@ class LlmEvaluator(ABC):
     name: str
     """Name that the user gave the metric. A case's rubric may say by this name which metric it is for."""
     threshold: float
-    """A sample with at least this score passes in the vote."""
+    """Least score with which an answer of the judge passes, for the majority vote over a turn's answers."""
     own_prompt: Prompt | None = None
     """The user's prompt, which replaces evalgate's."""
 
@@ -253,7 +253,7 @@ class LlmEvaluator(ABC):
         return self.own_prompt or load_prompt(self.prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
+        """Return the mean of the turns' scores, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
         A metric that needs an expected response or rubrics leaves out the turns that lack them. If no turn is
         left, the result is not applicable. The metric fails if it needs rubrics and no turn has any, if two
@@ -288,8 +288,8 @@ class LlmEvaluator(ABC):
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
         """Return a sentence about two rubrics with the same id that apply to the same turn; "" if none.
 
-        Return "" also if neither the case nor a turn has rubrics: the rubrics of the metric were checked with
-        its options.
+        Return "" also if only the metric has rubrics: their ids were checked when the metric's options were
+        read.
         """
         of_metric = list(iter_visible_rubrics(self.settings.rubrics))
         of_case = list(iter_case_rubrics(case, self.name))

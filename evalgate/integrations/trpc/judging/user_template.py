@@ -31,7 +31,7 @@ _STEP = re.compile(r"\.(?P<key>[^.\[\]*]+)|\[(?P<index>[+-]?[0-9]+)\]")
 
 
 class PathNotFoundError(Exception):
-    """Error for a text that has no value at a path; the message gives the reason."""
+    """Error for a text that has no value at a path; the message states the reason."""
 
 
 def parse_path(path: str) -> JsonPath:
@@ -89,7 +89,7 @@ _OF_ANY_TYPE = frozenset({"arguments", "result"})
 
 
 class MissingTraceError(Exception):
-    """Error for a turn without a trace, or with a trace that lacks a step or value; the message names it."""
+    """Error for a turn without a trace, or with an incomplete trace; the message names the missing part."""
 
 
 def read_step_field(trace: object, node: str, field: str) -> str:
@@ -153,7 +153,7 @@ _FIELDS: Mapping[str, frozenset[str]] = {
 
 
 class TemplateError(Exception):
-    """Error for a variable of the template that has no value in a turn; the message gives the reason."""
+    """Error for a variable of the template that has no value in a turn; the message states the reason."""
 
 
 class NodeSelector(GoModel):

@@ -175,7 +175,7 @@ class _TemplateCriterion(LlmCriterion):
 
 @dataclass(frozen=True)
 class TrpcLlmJudgeTemplate(LlmEvaluator):
-    """Score that a model gives for your own prompt (`llmJudge.template`), averaged over the turns.
+    """Score by a model that judges with your own prompt (`llmJudge.template`), averaged over the turns.
 
     The template also sets the form of the answer.
     """

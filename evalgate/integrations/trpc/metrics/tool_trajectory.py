@@ -307,9 +307,9 @@ class TrajectoryCriterion(GoModel):
         return "; ".join(["cannot match all left vertices", *faults])
 
     def _explain_missing(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
-        """Describe `wanted`, an expected call without a partner.
+        """Return a sentence about `wanted`, an expected call to which no actual call could be assigned.
 
-        If the agent called the same tool, the first difference from such a call follows.
+        If the agent called the same tool, the sentence ends with the first difference from such a call.
         """
         near = (self._describe_difference(given, wanted) for given in actual if given.name == wanted.name)
         fault = next(filter(None, near), "")
