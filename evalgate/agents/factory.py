@@ -104,7 +104,7 @@ def build_agent(
     if executor.kind == "ray" and kind != _RECORDING:
         # Loaded by name: an import would be a cycle, as each actor builds its agent with this module.
         build_ray_agent: Callable[..., Agent] = plugin_registry.load_object(
-            "evalgate.agents.ray.agent:build_ray_agent"
+            "evalgate.agents.ray.actor_pool:build_ray_agent"
         )
         return build_ray_agent(executor, spec, workspace, environ)
     context = _prepare_context(spec.settings, workspace, environ, cache)

@@ -207,7 +207,7 @@ def _build_metric(
     code: MetricCode | None,
 ) -> Metric:
     if code is not None:
-        from evalgate.metrics.custom_metric import build_custom_metric
+        from evalgate.metrics.custom_metric_process import build_custom_metric
 
         config = thresholds.config.custom_metrics[criterion.implementation]
         return build_custom_metric(criterion, config, environment, code)

@@ -17,8 +17,8 @@ from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core import plugin_registry
 from evalgate.core.protocols import MetricCode, MetricEnvironment
 from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricScore, Reply
-from evalgate.metrics import custom_metric, custom_metric_code
-from evalgate.metrics.custom_metric import build_custom_metric
+from evalgate.metrics import custom_metric_code, custom_metric_process
+from evalgate.metrics.custom_metric_process import build_custom_metric
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case, a_reply, a_turn
 from tests.forbidden_folders import make_forbidden_folder
@@ -411,7 +411,7 @@ async def test_a_copy_that_an_agent_rewrites_gives_no_score(
         rewrite(folder, path, content)
         return digest
 
-    monkeypatch.setattr(custom_metric, "write_metric_code", write_and_lose)
+    monkeypatch.setattr(custom_metric_process, "write_metric_code", write_and_lose)
     value, reason = await score(plan)
     assert value == "failed"
     assert f"{path} in the copy that it runs from is not what the gate read" in reason
@@ -456,5 +456,5 @@ async def test_compiled_code_that_an_agent_puts_into_the_copy_is_not_run(
         os.utime(folder / "pkg/metric.py", ns=(own.st_atime_ns, own.st_mtime_ns))
         return digest
 
-    monkeypatch.setattr(custom_metric, "write_metric_code", write_and_compile)
+    monkeypatch.setattr(custom_metric_process, "write_metric_code", write_and_compile)
     assert await score(plan) == (0.0, "")

@@ -1,6 +1,6 @@
 """Cases of Google ADK's eval sets, built from the models of their files.
 
-`simple_cases.py` builds the cases that have only the usual keys, because this is faster. All other cases, and
+`fast_cases.py` builds the cases that have only the usual keys, because this is faster. All other cases, and
 all errors, go through the models.
 """
 

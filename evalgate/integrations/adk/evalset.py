@@ -75,7 +75,7 @@ class AdkFormat:
             InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
-        from evalgate.integrations.adk.simple_cases import has_simple_keys, parse_simple_case
+        from evalgate.integrations.adk.fast_cases import has_simple_keys, parse_simple_case
 
         reader = _create_reader(document)
 

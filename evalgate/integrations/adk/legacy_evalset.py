@@ -4,7 +4,7 @@ A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case.
 (`[{name, data: [turns], initial_session}, …]`) is several. Neither list names the eval set. The set's id is
 the file's path, which is also the id of a turn list's only case.
 
-`simple_legacy_cases.py` builds the cases that have only the usual keys, because this is faster. All other
+`fast_legacy_cases.py` builds the cases that have only the usual keys, because this is faster. All other
 cases, and all errors, go through the models below.
 """
 
@@ -169,7 +169,7 @@ def _build_cases(
     document: Document, listed: Sequence[Any], problems: list[Problem], keys: KeyChecker
 ) -> Sequence[EvalCase]:
     # Imported here, because files of every format are tried with `matches_document`.
-    from evalgate.integrations.adk.simple_legacy_cases import parse_common_legacy_case
+    from evalgate.integrations.adk.fast_legacy_cases import parse_common_legacy_case
 
     def make_case(index: int, raw: object) -> EvalCase | None:
         line, _ = document.find_position((index,))

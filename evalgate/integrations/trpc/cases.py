@@ -1,6 +1,6 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-`simple_cases.py` builds the cases that have only the usual keys, because this is faster. All other cases, and
+`fast_cases.py` builds the cases that have only the usual keys, because this is faster. All other cases, and
 all errors, go through these models.
 
 A tool mock has rules under `actual`, which apply to the agent, and under `expected`. Only the rules under

@@ -43,7 +43,7 @@ class TrpcFormat:
         """
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.trpc.cases import TrpcCase, TrpcEvalSetFile, build_trpc_case
-        from evalgate.integrations.trpc.simple_cases import parse_simple_case
+        from evalgate.integrations.trpc.fast_cases import parse_simple_case
 
         reader = CaseListReader(
             document, find_key_in_any_case, cases_key="evalCases", id_key="evalId", spelled=normalize_key

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Self
 
 from evalgate.agents.ray.actor_host import ActorHost
-from evalgate.agents.ray.agent import ClusterAgent, ClusterLimits
+from evalgate.agents.ray.actor_pool import ClusterAgent, ClusterLimits
 from evalgate.agents.ray.bridge_client import ActorListener
 from evalgate.core.protocols import Agent, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage

@@ -7,7 +7,7 @@ import pytest
 
 from evalgate.agents.factory import build_agent
 from evalgate.agents.ray.actor_host import ActorSpec
-from evalgate.agents.ray.agent import ClusterAgent, _build_cluster_spec, _build_ray_env
+from evalgate.agents.ray.actor_pool import ClusterAgent, _build_cluster_spec, _build_ray_env
 from evalgate.agents.workers.pool import WorkerPool
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import LOCAL, ExecutorConfig

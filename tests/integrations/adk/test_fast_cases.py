@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase
 from evalgate.integrations.adk.evalset import AdkFormat
-from evalgate.integrations.adk.simple_cases import parse_simple_case
+from evalgate.integrations.adk.fast_cases import parse_simple_case
 from tests.integrations.reading import read
 
 CALL = {"id": "t1", "name": "add", "args": {"a": 2}}

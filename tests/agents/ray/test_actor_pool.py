@@ -7,7 +7,7 @@ from typing import Any, Self
 import pytest
 
 from evalgate.agents.ray.actor_host import ActorFailure, ActorHost, ActorSpec, dump_message
-from evalgate.agents.ray.agent import ClusterAgent
+from evalgate.agents.ray.actor_pool import ClusterAgent
 from evalgate.agents.ray.bridge_client import ClusterSpec, RayClusterClient
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.core.errors import InvalidInputError

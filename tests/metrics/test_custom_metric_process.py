@@ -32,7 +32,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.custom_metric import build_custom_metric
+from evalgate.metrics.custom_metric_process import build_custom_metric
 from tests.builders import a_call, a_case, a_reply, a_turn
 
 FOLDER = Path(__file__).parent / "functions"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase
 from evalgate.integrations.trpc.evalset import TrpcFormat
-from evalgate.integrations.trpc.simple_cases import parse_simple_case
+from evalgate.integrations.trpc.fast_cases import parse_simple_case
 from tests.integrations.reading import problems, read
 
 SESSION = {"appName": "app", "userId": "ada", "state": {"k": 1}}
