@@ -1,4 +1,4 @@
-"""Agent that runs its conversations in a pool of actors in a Ray cluster, and replaces lost or silent actors."""
+"""Agent that runs its conversations in a pool of Ray actors, and replaces lost or silent actors."""
 
 import asyncio
 import itertools
