@@ -88,7 +88,7 @@ class AaResult:
     planned: str = ""
     """Number of new runs per case in a trial, in words, such as `up to 5 runs`."""
     unmeasured: str = ""
-    """Reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
+    """Reason why the smallest drop that is caught cannot be measured, as a sentence; "" if it can."""
     remark: str = ""
     """Sentence about stored cases that do not count, such as quarantined cases; "" if all count."""
 

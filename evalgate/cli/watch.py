@@ -301,7 +301,7 @@ class _WatchLoop:
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
         """Run the cases `wanted` in a new process, and read their results.
 
-        None runs all cases that the command line selects.
+        If `wanted` is None, all cases are run that the command line selects.
 
         Raises:
             KeyboardInterrupt: the user pressed Ctrl-C, which ended the process.

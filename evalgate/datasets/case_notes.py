@@ -180,7 +180,9 @@ def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
 def _find_wrong_alternatives(
     notes: CaseNotes, eval_set: EvalSet, document: ConfigDocument
 ) -> Iterator[Problem]:
-    """Yield a problem for each alternative with too many or too few turns, or of a case with goals."""
+    """Yield a problem for each alternative that is wrong.
+
+    An alternative must have as many turns as its case. A case with goals can have no alternatives."""
     if not any(note.alternatives for note in notes.cases.values()):
         return
     for case in eval_set.cases:
@@ -210,7 +212,7 @@ def _build_alternative(case: EvalCase, alternative: NotedAlternative) -> tuple[R
 def build_noted_reply(expected: Reply, noted: NotedTurn) -> Reply:
     """Return the expected reply of a turn with the parts that the notes replace.
 
-    If `noted.tools` is not None, its calls and results replace all expected events, also messages.
+    If `noted.tools` is not None, its calls and results replace all expected events, including messages.
     """
     response = expected.response if noted.response is None else noted.response
     if noted.tools is None:

@@ -79,7 +79,8 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
 class _ModelScanner:
-    """Scanner of objects that `model` reads. It finds keys that no model reads, also in nested objects."""
+    """Scanner of JSON objects that the pydantic class `model` parses. It finds keys without a field, also in
+    nested objects."""
 
     def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled

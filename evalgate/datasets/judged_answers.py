@@ -167,7 +167,7 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 
 
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
-    """Draw up to `size` answers, spread over the scores, and return them in random order.
+    """Draw up to `size` answers, spread over metrics, judges and verdicts. Return them in random order.
 
     The answers of each combination of metric, judge and verdict get equal shares of the sample. If a
     combination has fewer answers than its share, all of them are drawn. The same arguments give the same

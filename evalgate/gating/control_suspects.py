@@ -1,8 +1,8 @@
 """Find the suspects that need control runs, and prepare their fresh runs for the statistics.
 
-Suspects are the cases and averages that may close the gate. The control is the base commit's agent. It is run
-today on the suspects, in turn with further runs of the changed agent (the head). `statistics/control_test.py`
-compares these runs.
+Suspects are the cases and averages that may close the gate. The control is the base commit's agent. On the
+suspects' cases, new runs of it are made in turn with further runs of the changed agent (the head).
+`statistics/control_test.py` compares these runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,9 +80,10 @@ class ControlSuspects:
     broken: frozenset[CaseKey]
     """Cases that close the gate by themselves, or have too few runs to decide whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """Maps each suspected average to the drop of each case that was compared for it.
+    """Drops of single cases, for each metric with a mean that may have dropped too far.
 
-    An average is named by the metric's score table. Drops are shares of the metric's range."""
+    The key is the name of the metric's score table. Each value maps the compared cases to their drops, as
+    shares of the metric's range."""
     baseline: Baseline
     statistics: StatisticalPolicy
 

@@ -60,7 +60,7 @@ class QuarantineFile:
     """Location of the quarantine file: the workspace and the path in it."""
 
     folder: Path
-    """The workspace: a git checkout in jobs that test a change."""
+    """Folder of the workspace. In CI jobs that test a change, it is a git checkout."""
     path: str
     """Path of the file as the user wrote it: relative to `folder`, or absolute."""
 

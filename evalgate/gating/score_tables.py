@@ -42,7 +42,7 @@ def build_line_table_name(key: MetricKey) -> str:
 
 
 def build_metric_table_name(name: str, fingerprint: str) -> str:
-    """Return the name of the score table for a whole metric, over all its lines in the report.
+    """Return the name of the score table with all cases of a metric, even if the report splits the metric.
 
     `fingerprint` is that of the metric and its options, as in `CaseMetric`.
     """

@@ -1,4 +1,4 @@
-"""Summarize the cases of a run: mean and margin of each metric, totals, and cases with inconsistent runs."""
+"""Summarize all cases of an evaluation: mean and margin of each metric, totals, and flaky cases."""
 
 import math
 from array import array

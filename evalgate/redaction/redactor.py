@@ -173,8 +173,8 @@ class Redactor:
         """Return True if a tree certainly holds no secret and no invisible character.
 
         All texts of the tree are joined for one fast search. If the joined text may hold an `add-mask` line,
-        it is passed to `on_announcement`. Two kinds of objects are skipped: dataclasses with an `id` in
-        `clean`, and `RedactedJson` objects if their JSON text has no known secret.
+        the text is passed to `on_announcement`. Two kinds of objects are skipped: dataclass objects with
+        their `id()` in `clean`, and `RedactedJson` objects if their JSON text has no known secret.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]

@@ -37,7 +37,7 @@ class CodeQualityReport:
     file_name = "gl-code-quality-report.json"
 
     def with_context(self, context: ReportContext) -> "CodeQualityReport":
-        """Return a copy that renders paths relative to the repository's root, with `context.folder`."""
+        """Return a copy that renders paths relative to the repository's root: below `context.folder`."""
         return replace(self, folder=context.folder)
 
     def render(self, record: Record) -> str:

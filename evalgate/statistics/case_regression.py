@@ -176,8 +176,8 @@ class BreakageCriteria:
     in_a_row: int
     """A case is broken if this number of runs was made, and all of them failed."""
     with_one_pass: int | None
-    """A case is also broken if this larger number of runs was made, and only one of them passed. None: a case
-    with a passed run is never called broken."""
+    """A case is also broken if this number of runs was made, and only one of them passed. It is larger than
+    the number for runs that all failed. None: a case with a passed run is never called broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
         """Classify a case by its runs in order; `misses` has True for each failed run.

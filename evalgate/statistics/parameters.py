@@ -24,7 +24,7 @@ class PassKRule:
     """Minimum for pass^k, the chance that k runs of a case all pass."""
 
     k: int
-    """Number of runs that must all pass, at least 1."""
+    """Number of runs, 1 or more, that must all pass."""
     minimum: float
     """Lowest allowed pass^k, between 0 and 1."""
     pass_score: float = 1.0

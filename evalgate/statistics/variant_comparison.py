@@ -92,7 +92,7 @@ class ComparedScores:
     """Scores of the reference (`Pair.baseline`) and of a variant (`Pair.candidate`) on one metric."""
 
     pairs: Sequence[Pair]
-    """Scores of the cases, at least one."""
+    """For each case, its scores with the reference and with the variant; at least one case."""
     max_drop: float
     """Smallest drop that is too large, as a share of the metric's range."""
 

@@ -278,10 +278,10 @@ class GuardedFolder:
 
     @classmethod
     def open_ancestor(cls, root: Path, path: Path) -> "GuardedFolder":
-        """Open `root`, and return the folder at `path`, which is below `root` and need not exist.
+        """Open an ancestor of the folder at `path`, which need not exist, and return this folder.
 
-        If `path` is not below `root`, the parent of `path` is opened instead of `root`. Call this before the
-        agent starts.
+        The ancestor is `root` if `path` is below it, else the parent of `path`. Call this before the agent
+        starts.
 
         Raises:
             OSError: the ancestor does not exist, or cannot be opened.

@@ -160,8 +160,8 @@ def format_yaml(value: Mapping[str, Any]) -> str:
 def read_checks(form: Form) -> list[DraftCheck]:
     """Return the drafts of the checks in a form.
 
-    The names of fields have numbers from 0: `k0.a1.path` is the path of the second condition on a single
-    value in the first check.
+    Fields are named by the numbers of checks (`k`) and of their conditions on single values (`a`), from 0:
+    `k0.a1.path` is the path of the second such condition of the first check.
     """
     texts = FormFields(form)
     paths = [".".join(path) for path in (*LINES, *COUNTS, *SINGLE)]

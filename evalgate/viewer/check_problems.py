@@ -117,7 +117,8 @@ def _find_problems(
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
     """Return (form field, message) for a problem at the path `location` in a check.
 
-    If the wrong condition is in the YAML field of the check, the message begins with the line number.
+    `prefix` is the begin of the names of the check's fields, such as `k0`. If the faulty condition is in the
+    check's field for YAML, the message begins with the line number.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

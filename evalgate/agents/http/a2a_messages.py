@@ -32,7 +32,7 @@ class A2aEndpoint:
 
 
 def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
-    """Return the JSON-RPC endpoint for the newest release that an agent card offers.
+    """Return the JSON-RPC endpoint for the newest release of the A2A protocol that an agent card offers.
 
     `base_url` is used as the address if a card of release 1.0 has an endpoint without an address.
 

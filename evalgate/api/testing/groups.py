@@ -210,7 +210,8 @@ class WorkerMessage:
     selected: frozenset[CaseKey]
     runs: MadeRuns
     error: str = ""
-    """Reason why the evaluation failed, or why the marker's arguments cannot be sent; "" without an error."""
+    """Reason why the evaluation failed, or why the arguments of the pytest marker cannot be sent; "" without
+    an error."""
 
 
 def build_message(group: EvaluationGroup) -> WorkerMessage:

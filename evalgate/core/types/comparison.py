@@ -58,7 +58,7 @@ class RatioEstimate:
     """
 
     value: float
-    """The ratio. If it is above 1, the budget's figures grew."""
+    """The ratio, now to then. If it is above 1, the figures (such as costs) grew."""
     low: float
     high: float
     notice: float

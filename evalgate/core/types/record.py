@@ -92,7 +92,7 @@ class MetricSummary:
     range: Range = UNIT_RANGE
     """The worst and the best score that the metric can give."""
     min_mean: float | None = None
-    """Minimum of the mean if it differs from `threshold`; else None."""
+    """Lowest mean that passes, if this limit differs from `threshold`; else None."""
     corrected_score: float | None = None
     """`score` without the bias of `runs: auto`, which stops when an average looks good and makes further runs
     when it looks bad. None: `score` needs no correction. `delta` and the verdict are never corrected."""

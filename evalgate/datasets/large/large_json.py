@@ -172,7 +172,7 @@ class ValueSpan(NamedTuple):
     """Offset of the first byte in the file; `end` is the offset after the last byte."""
     end: int
     line: int
-    """1-based number; `column` is 1-based too, and counts characters."""
+    """Line on which the value starts, from 1; `column` counts characters, from 1."""
     column: int
 
 

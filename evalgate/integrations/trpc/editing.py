@@ -52,7 +52,7 @@ class TrpcEditor:
         scenario, the scenario of `old` stays: no edit in evalgate removes one.
 
         Raises:
-            InvalidInputError: the case is a trace (it has recorded replies), and `new` has another message
+            InvalidInputError: the case is a trace (it has recorded replies), and `new` has a changed message
                 of the user, an additional turn, or expectations although the trace has none.
         """
         edited: dict[str, Any] = dict(raw)

@@ -31,7 +31,8 @@ class ControlSource:
     overrides: Overrides
     """Options of the command line, which apply to the base commit's agent as well."""
     is_object: bool = False
-    """True if the agent is an object of the calling Python program, which no other commit has."""
+    """True if the agent is an object that the calling Python program passed. It cannot be loaded from another
+    commit."""
     commit: str = ""
     """Full hash of the base commit; "" if there is none to use: `problem` then states the reason. The hash is
     looked up before any code of the change runs, because this code could move branches and tags."""

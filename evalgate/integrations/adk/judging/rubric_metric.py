@@ -131,8 +131,8 @@ class RubricMetric(JudgedMetric):
         """Return True if a rubric of a case or a turn is meant for this metric.
 
         Return True for a rubric of the type `kind`. A rubric without a type is ignored by Google ADK.
-        evalgate accepts it in two cases: it has points, as in ADK's guide, or the metric's criterion is in a
-        thresholds file of evalgate.
+        evalgate accepts it in two cases: the rubric has the field `points` (as an example in ADK's guide), or
+        the metric's criterion is in a thresholds file of evalgate.
         """
         # Rubrics with points and without a type are a form of Google ADK's guide that no release reads.
         takes_untyped = self._takes_untyped or rubric.points is not None
