@@ -94,8 +94,8 @@ def check(as_json: bool, thresholds: str | None, working_directory: str) -> int:
     """Compare the judge with the labels of people.
 
     Prints agreement, Cohen's kappa, TPR and TNR with 95 % intervals, and the pass rate corrected for the
-    judge's errors. Exit codes: 0 if no floor of `judge.floor` is missed, 1 if one is, 4 if there are not enough
-    labels to tell.
+    judge's errors. Exit codes: 0 if no floor of `judge.floor` is missed, 1 if one is, 4 if there are not
+    enough labels to tell.
     """
     from evalgate.cli.judge_labelling import build_judge_check
 

@@ -182,7 +182,8 @@ def _find_wrong_alternatives(
 ) -> Iterator[Problem]:
     """Yield a problem for each alternative that is wrong.
 
-    An alternative must have as many turns as its case. A case with goals can have no alternatives."""
+    An alternative must have as many turns as its case. A case with goals can have no alternatives.
+    """
     if not any(note.alternatives for note in notes.cases.values()):
         return
     for case in eval_set.cases:

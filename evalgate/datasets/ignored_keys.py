@@ -79,8 +79,7 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
 class _ModelScanner:
-    """Scanner of JSON objects that the pydantic class `model` parses. It finds keys without a field, also in
-    nested objects."""
+    """Scanner that finds keys without a field in JSON objects, also nested ones, that `model` parses."""
 
     def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled
