@@ -1,4 +1,7 @@
-"""Decide the verdict from the results of a run and the section `gate`, without reading a clock or a file."""
+"""Decide the verdict from the results of a run and the section `gate`, without reading a clock or a file.
+
+A reason decides: the functions that find reasons return sentences, and the gate closes if there is one.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -71,7 +74,7 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
         *_find_failures(evidence, gate),
         *_find_regressions(evidence, gate),
         *(each.sentence for each in since_anchor if each.outcome == "fell"),
-    )
+    ) or tuple(_name_failed_metrics(evidence))
     missing = tuple(_find_missing_results(evidence, gate))
     explained = tuple(control.iter_sentences("drifted", "recovered")) if control else ()
     # Before the failures: if half of the cases are missing, the failures may be misleading. They are still
@@ -336,6 +339,16 @@ def _find_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
             exceeds = has_dropped(metric, gate, evidence.criteria)
             rule = f"; allowed is less than {allowed}" if exceeds else ""
             yield f"{metric.label} regressed by {drop} ({then} → {now}){rule}."
+
+
+def _name_failed_metrics(evidence: GateInput) -> Iterator[str]:
+    """Yield a sentence for each metric that failed by statistics, for a run without any better reason.
+
+    The statistics explain each failure. This holds even if they did not: a failure must never pass.
+    """
+    for metric in evidence.metrics:
+        if metric.judgement is not None and metric.judgement.verdict == "fail":
+            yield f"{metric.label} failed."
 
 
 def _find_missing_results(evidence: GateInput, gate: GateConfig) -> Iterator[str]:

@@ -65,11 +65,11 @@ def build_record(
     result of the control runs (runs of the base commit's agent); None if they were not made or do not count.
     """
     scored = score_and_decide(plan, run_results, statistics, baseline)
-    compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
-    anchor = compare_with_anchor_baseline(
-        plan, scored, compared_runs, anchor_baseline, timing.created_at, control
-    )
-    evidence = build_gate_input(plan, run_results, scored, compared_runs, control, anchor)
+    compared = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
+    anchor = compare_with_anchor_baseline(plan, scored, compared, anchor_baseline, timing.created_at, control)
+    compared = correct_by_control(compared, scored, control)
+    evidence = build_gate_input(plan, run_results, scored, compared, control, anchor)
+    verdict = decide_verdict(evidence, plan.gate)
     criteria = _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
@@ -77,13 +77,13 @@ def build_record(
         duration_s=timing.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=scored.rounds,
-        verdict=decide_verdict(evidence, plan.gate),
+        verdict=verdict,
         metrics=evidence.metrics,
         cases=evidence.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
-        notices=tuple(_list_notices(plan, run_results, compared_runs, evidence, baseline)),
-        effort=compared_runs.effort,
+        notices=tuple(_list_notices(plan, run_results, compared, evidence, baseline)),
+        effort=compared.effort,
         judge=run_results.judge_usage,
         criteria=criteria,
         selection=plan.selection,
@@ -95,6 +95,20 @@ def build_record(
     )
 
 
+def correct_by_control(
+    compared_runs: ComparedRuns, scored: ScoredRuns, control: ControlComparison | None
+) -> ComparedRuns:
+    """Correct the decisions on drops of means and on broken cases by the control runs, if any count.
+
+    Control runs are runs of the base commit's agent.
+    """
+    if control is None:
+        return compared_runs
+    from evalgate.gating.control_comparison import apply_control  # few runs have control runs
+
+    return apply_control(compared_runs, scored, control)
+
+
 def build_gate_input(
     plan: Plan,
     run_results: RunResults,
@@ -103,15 +117,7 @@ def build_gate_input(
     control: ControlComparison | None,
     anchor: AnchorComparison | None,
 ) -> GateInput:
-    """Build the evidence from which `decide_verdict` decides the verdict.
-
-    If `control` is given, the control runs (runs of the base commit's agent) correct the decisions in
-    `compared_runs` on drops of means and on broken cases.
-    """
-    if control is not None:
-        from evalgate.gating.control_comparison import apply_control
-
-        compared_runs = apply_control(compared_runs, scored, control)
+    """Build the evidence from which `decide_verdict` decides the verdict."""
     return GateInput(
         compared_runs.metrics,
         compared_runs.cases,

@@ -15,6 +15,7 @@ from evalgate.core.types import (
     Failure,
     FollowUp,
     GateInput,
+    MetricComparison,
     MetricSummary,
     Outcome,
     RunMetric,
@@ -371,3 +372,10 @@ def test_thousands_have_separators() -> None:
 def test_a_case_is_named_with_its_eval_set_if_there_are_several(case: CaseResult, reason: str) -> None:
     found = evidence(replace(scored("b", 1.0), eval_set_id="refunds"), replace(case, eval_set_id="orders"))
     assert reason in " ".join(decide_verdict(found, POLICY).reasons)
+
+
+def test_a_metric_that_failed_without_a_sentence_closes_the_gate() -> None:
+    found = evidence(scored("a", 1.0))
+    judged = replace(found.metrics[0], judgement=MetricComparison("fail", "drop", (), 0.1))
+    verdict = decide_verdict(replace(found, metrics=(judged,)), POLICY)
+    assert (verdict.status, verdict.exit_code, verdict.reasons) == ("fail", 1, (f"{RESPONSE} failed.",))

@@ -28,7 +28,12 @@ from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
 from evalgate.runner.execution import PlanExecution
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_and_decide
+from evalgate.runner.record_builder import (
+    build_gate_input,
+    compare_with_anchor_baseline,
+    correct_by_control,
+    score_and_decide,
+)
 from evalgate.runner.run_results import RunJournal, RunResults, RunStart
 from evalgate.runner.run_strategy import RunSchedule, ScoreCases
 from evalgate.statistics.control_test import ControlDecision, decide_control_runs, plan_control_runs
@@ -222,7 +227,8 @@ def _find_suspects(
     def decide_with(control: ControlComparison | None) -> str:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         anchor = compare_with_anchor_baseline(plan, scored, compared_runs, anchor_baseline, now, control)
-        evidence = build_gate_input(plan, run_results, scored, compared_runs, control, anchor)
+        corrected = correct_by_control(compared_runs, scored, control)
+        evidence = build_gate_input(plan, run_results, scored, corrected, control, anchor)
         return decide_verdict(evidence, plan.gate).status
 
     today, at_best = decide_with(None), decide_with(build_all_drifted(suspects))
