@@ -16,7 +16,7 @@ from evalgate.runner.plan import Plan
 
 
 class Checkpoint:
-    """Context manager that locks the folder of a run and keeps the run's journal.
+    """Context manager that locks and keeps the journal of a run, a file in the folder of its reports.
 
     The start of the `with` block locks the journal's file, and `begin_run` creates the journal. The end of
     the block deletes the journal if `mark_complete` and `mark_published` were called and there is no
