@@ -65,8 +65,8 @@ class CaseListReader:
 
     `cases_key` is the key of the list, and `id_key` the key of a case's id, both as the format's pydantic
     models name them. `find_key` returns the spelling of a key in the file. The reader needs this spelling to
-    find the list of cases and the positions of problems. `spelled` and `elsewhere` serve to find unknown
-    keys: see the fields of `KeyChecker`.
+    find the list of cases and the positions of problems. `normalize_key` and `equivalent_keys` serve to
+    find unknown keys: see the fields of `KeyChecker`.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class CaseListReader:
         *,
         cases_key: str,
         id_key: str,
-        spelled: KeyNormalizer = str,
-        elsewhere: Mapping[str, str] | None = None,
+        normalize_key: KeyNormalizer = str,
+        equivalent_keys: Mapping[str, str] | None = None,
     ) -> None:
         self._document = document
         self._find_key = find_key
@@ -90,8 +90,8 @@ class CaseListReader:
             document.path,
             document.find_position,
             self._problems,
-            spelled=spelled,
-            elsewhere=elsewhere or {},
+            normalize_key=normalize_key,
+            equivalent_keys=equivalent_keys or {},
         )
 
     @property
