@@ -109,7 +109,7 @@ def render_body(
     newest = max((section.run for section in ordered), default=0)
     framed = {section.key: _wrap_section(replace(section, text=""), newest) for section in ordered}
     available = limit - len(format_marker(gate)) - sum(len(frame) + 2 for frame in framed.values())
-    share = _compute_share([len(section.text) for section in ordered], available)
+    share = _compute_section_length([len(section.text) for section in ordered], available)
     parts = [
         _wrap_section(
             replace(section, text=_shorten_section(section, share, (shorter or {}).get(section.key))), newest
@@ -133,7 +133,7 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
     return f"{note}<!-- evalgate:section {head} -->\n\n{section.text}\n\n<!-- evalgate:end -->"
 
 
-def _compute_share(lengths: list[int], available: int) -> int:
+def _compute_section_length(lengths: list[int], available: int) -> int:
     """Return the largest length to which long sections can be shortened so that all fit in `available`."""
     left, share = available, 0
     for index, length in enumerate(sorted(lengths)):

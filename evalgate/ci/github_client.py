@@ -82,7 +82,7 @@ class GitHubConnection:
         return translate_errors(partial(_to_post_error, permission=self.permission), self.redactor)
 
 
-def open_connection(account: Account, timeouts: PostTimeouts, permission: str = "") -> GitHubConnection:
+def build_connection(account: Account, timeouts: PostTimeouts, permission: str = "") -> GitHubConnection:
     """Build a connection to the account's repository. No request is sent yet.
 
     `permission`, such as `checks: write`, is the permission that error messages ask for if the token may not
@@ -204,7 +204,7 @@ class GitHubClient:
     """Requests to one repository. The constructor and the methods raise no error except `PostError`."""
 
     def __init__(self, account: Account, timeouts: PostTimeouts, permission: str) -> None:
-        connection = open_connection(account, timeouts, permission)
+        connection = build_connection(account, timeouts, permission)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
     def list_open_pulls(self, head: HeadCommit) -> list[int]:

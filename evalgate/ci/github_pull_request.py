@@ -15,7 +15,7 @@ from evalgate.ci.github_client import (
     Account,
     GitHubClient,
     PullRequestThread,
-    open_connection,
+    build_connection,
     retry_transient,
 )
 from evalgate.ci.github_event import HeadCommit, PullRequest, Subject, find_subject, find_tested_run
@@ -163,7 +163,7 @@ def post_comment(
 
     def post_to_pull(pull: int) -> PostResult:
         def open_thread() -> CommentThread:
-            return PullRequestThread(open_connection(account, timeouts, _TO_COMMENT), pull, author)
+            return PullRequestThread(build_connection(account, timeouts, _TO_COMMENT), pull, author)
 
         return post_sticky_comment(
             "GitHub", open_thread, gate, section, timeouts, shared=shared, shorter=shorter

@@ -40,7 +40,7 @@ class FlakyCase:
 
     name: str
     """`eval set:case`, as in a quarantine file."""
-    found: Flakiness
+    flakiness: Flakiness
     alternates: bool = False
     """True if the case failed at least twice, and passed in between or in the same gate run."""
     failing_since: FailingSince | None = None
@@ -54,7 +54,7 @@ class FlakyCase:
         passed until a commit and has failed since is not proposed.
         """
         is_steady = self.failing_since is not None or not self.alternates
-        return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
+        return not is_steady and (self.flakiness.flip_rate or 0.0) >= PROPOSED
 
 
 def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None, today: date) -> str:
@@ -99,7 +99,7 @@ def rank_flaky_cases(
         for key, flakiness in measure_baseline_flakiness(baseline, thresholds, pass_score).items()
         for own in [thresholds.get_thresholds(key)]
     ]
-    return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
+    return sorted(found, key=lambda each: -(each.flakiness.flip_rate or 0.0))
 
 
 def _has_alternating_outcomes(case: BaselineCase, thresholds: MetricThresholds, pass_score: float) -> bool:
@@ -147,11 +147,11 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
         )
         return
     broken = [each for each in cases if each.failing_since is not None]
-    flipping = [each for each in cases if each.found.flip_rate and each.failing_since is None]
+    flipping = [each for each in cases if each.flakiness.flip_rate and each.failing_since is None]
     if flipping:
         yield "Flip rate: how often two runs of the case end differently (50 % at most for many runs)."
     for each in flipping:
-        found = each.found
+        found = each.flakiness
         yield (
             f"{found.flip_rate or 0:>4.0%} {to_log_line(each.name, 120)}: passed {found.passed} of "
             f"{found.runs} runs, the last {found.latest_passes} in a row"
@@ -168,7 +168,7 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
         left_out = pluralize(shallow, "case")
         why = "fewer than two scored runs do not show whether a case is flaky"
         yield f"{left_out} left out: {why}. {_MORE_RUNS}"
-    elif max(each.found.runs for each in cases) < _FEW_RUNS:
+    elif max(each.flakiness.runs for each in cases) < _FEW_RUNS:
         yield f"So few runs hardly show how often a case fails by luck. {_MORE_RUNS}"
     proposed = [each for each in flipping if each.is_proposed]
     if proposed:
@@ -180,7 +180,7 @@ def _format_entry(each: FlakyCase, today: date) -> str:
     about = {
         "case": each.name,
         "owner": "",
-        "reason": f"passed {each.found.passed} of {each.found.runs} runs",
+        "reason": f"passed {each.flakiness.passed} of {each.flakiness.runs} runs",
         "expires": (today + timedelta(days=_DAYS)).isoformat(),
     }
     # JSON is YAML, too, and needs no rules for the characters of the case's id.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from evalgate.cli.power_report import DesignCost, PowerPlan
+from evalgate.cli.power_report import PowerPlan, RunsSettingCost
 from evalgate.core.formatting import format_limit, format_money, format_score, pluralize
 from evalgate.core.sanitize import to_log_line
 from evalgate.runner.cost_estimate import format_time, format_tokens
@@ -50,7 +50,7 @@ def _format_small_drop(drop: float) -> str:
     return max(f"{drop:.3f}", format_limit(drop), key=len)
 
 
-def _build_cost_row(cost: DesignCost) -> tuple[str, ...]:
+def _build_cost_row(cost: RunsSettingCost) -> tuple[str, ...]:
     low, high = cost.agent_runs
     time = None if cost.minutes is None else [format_time(60 * each) for each in cost.minutes]
     return (

@@ -44,7 +44,7 @@ class PlanRequest:
 
 
 @frozen
-class DesignPower:
+class RunsSettingPower:
     """The drops of one metric that the gate catches with one setting of `runs`.
 
     The wanted drop, which `cases` refers to, is the value of `--drop`.
@@ -76,7 +76,7 @@ class MetricPower:
     If `allows_every_drop` is True, it is the width of the metric's range, and there is no limit.
     """
     cases_max_regression: float
-    """The `max_regression` that is assumed to compute `DesignPower.cases`.
+    """The `max_regression` that is assumed to compute `RunsSettingPower.cases`.
 
     Usually this is `max_regression`. But if `max_regression` allows the wanted drop, no number of cases would
     show that drop, and half of the wanted drop is assumed instead.
@@ -84,11 +84,11 @@ class MetricPower:
     largest_drop: float
     """Largest possible drop: the distance of the average from the metric's lowest score."""
     allows_every_drop: bool
-    designs: tuple[DesignPower, ...]
+    designs: tuple[RunsSettingPower, ...]
 
 
 @frozen
-class DesignCost:
+class RunsSettingCost:
     """Cost of one gate run with one setting of `runs`.
 
     Each figure is a pair (least, most), or None if it is unknown.
@@ -113,7 +113,7 @@ class PowerPlan:
     """Fewest and most stored runs of a case; None without a baseline."""
     power: float
     metrics: tuple[MetricPower, ...]
-    costs: tuple[DesignCost, ...]
+    costs: tuple[RunsSettingCost, ...]
     concurrency: int
     advice: tuple[str, ...]
     assumptions: tuple[str, ...]
@@ -191,7 +191,7 @@ def _assume_basis(request: PlanRequest, target: BaselineTarget, current: Current
         )
     average = _ASSUMED_AVERAGE
     noise = (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
-    run_size = request.cases or cases + len(current.silent)
+    run_size = request.cases or cases + len(current.non_gating)
     return _PlanBasis({"(any metric)": noise}, cases, run_size, None, None, tuple(_describe_assumptions()))
 
 
@@ -267,7 +267,7 @@ def _plan_metrics(
             model.average * own.width,
             allowed >= 1,
             tuple(
-                DesignPower(
+                RunsSettingPower(
                     label,
                     None if (drop := smallest[label]) is None else round(drop * own.width, 6),
                     stricter.find_cases(request.drop, design, request.power),
@@ -282,7 +282,7 @@ def _plan_metrics(
 
 def _plan_costs(
     designs: Mapping[str, RunDesign], target: BaselineTarget, basis: _PlanBasis, concurrency: int
-) -> Iterator[DesignCost]:
+) -> Iterator[RunsSettingCost]:
     """Yield the cost of each setting of `runs` in `designs`, with `concurrency` runs at the same time."""
     for label, design in designs.items():
         least = find_least_runs(target.criteria) if design.is_auto else design.runs
@@ -291,7 +291,7 @@ def _plan_costs(
 
 def _plan_cost(
     label: str, least: int, most: int, size: int, baseline: Baseline | None, concurrency: int
-) -> DesignCost:
+) -> RunsSettingCost:
     """Return the cost of `least` to `most` runs of each of `size` cases, with `concurrency` runs at once.
 
     `label` is the value of the setting `runs`, as text. Without a baseline, only the number of runs is known.
@@ -304,9 +304,9 @@ def _plan_cost(
         for runs in (least, most)
     )
     if low is None or high is None:
-        return DesignCost(label, agent_runs, None, None, None)
+        return RunsSettingCost(label, agent_runs, None, None, None)
     usage, scale = (low.whole, high.whole), size / (low.runs / least)
-    return DesignCost(
+    return RunsSettingCost(
         label,
         agent_runs,
         (usage[0].tokens * scale, usage[1].tokens * scale) if usage[1].tokens else None,

@@ -55,7 +55,7 @@ class PathParamType(TextType):
         del ctx, param
         return [CompletionItem(incomplete, type=self._completes)]
 
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+    def make_relative_to_root(self, value: str, typed_in: Path, root: Path) -> str:
         """Convert a path typed in the folder `typed_in` to a path relative to `root`, a folder above.
 
         An absolute path is not changed. A path that exists only relative to `root` is not changed either. So
@@ -68,17 +68,17 @@ class PathParamType(TextType):
 class BaselineParamType(PathParamType):
     """Parameter type of a baseline: a file, or another store such as `branch:NAME` or a URL."""
 
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+    def make_relative_to_root(self, value: str, typed_in: Path, root: Path) -> str:
         """Make a path relative to `root`. Return another store, such as `branch:NAME` or a URL, unchanged."""
-        return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
+        return value if _NAMED_STORE.match(value) else super().make_relative_to_root(value, typed_in, root)
 
 
 class InterpreterParamType(PathParamType):
     """Parameter type of a Python interpreter: a path, or a name to find in PATH."""
 
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+    def make_relative_to_root(self, value: str, typed_in: Path, root: Path) -> str:
         """Make a path relative to `root`. Return a name without `/` unchanged."""
-        return super().move_value(value, typed_in, root) if "/" in value else value
+        return super().make_relative_to_root(value, typed_in, root) if "/" in value else value
 
 
 class AgentParamType(TextType):
@@ -95,7 +95,7 @@ class AgentParamType(TextType):
         del ctx, param
         return complete_agent(incomplete)
 
-    def move_value(self, value: str, typed_in: Path, root: Path) -> str:
+    def make_relative_to_root(self, value: str, typed_in: Path, root: Path) -> str:
         """Make the path in `KIND:WHAT` relative to `root`, if the kind is python, adk or replay.
 
         A path that does not exist is not changed.
@@ -104,7 +104,8 @@ class AgentParamType(TextType):
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
         if kind not in {"python", "adk", "replay"} or not path or not _does_exist(typed_in / path):
             return value
-        return f"{kind}{colon}{PathParamType().move_value(path, typed_in, root)}{attribute_colon}{attribute}"
+        moved = PathParamType().make_relative_to_root(path, typed_in, root)
+        return f"{kind}{colon}{moved}{attribute_colon}{attribute}"
 
 
 FILE = PathParamType()
@@ -185,7 +186,7 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
     context.call_on_close(functools.partial(_restore_folder, typed_in))
     os.chdir(project.folder)
     print_sentence(f"Working in {project.folder}, which contains {project.found}.", err=True)
-    return {**parameters, **dict(_move_paths(context, parameters, typed_in, project.folder))}
+    return {**parameters, **dict(_make_paths_relative(context, parameters, typed_in, project.folder))}
 
 
 def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFolder:
@@ -269,7 +270,7 @@ def _restore_folder(folder: Path) -> None:
         os.chdir(folder)
 
 
-def _move_paths(
+def _make_paths_relative(
     context: click.Context, parameters: Mapping[str, Any], typed_in: Path, root: Path
 ) -> Iterator[tuple[str, object]]:
     """Yield (name, value) of each path on the command line, converted so that it is relative to `root`.
@@ -284,6 +285,6 @@ def _move_paths(
             continue
         value = parameters[name]
         if isinstance(value, tuple):
-            yield name, tuple(kind.move_value(each, typed_in, root) for each in value)
+            yield name, tuple(kind.make_relative_to_root(each, typed_in, root) for each in value)
         elif value is not None:
-            yield name, kind.move_value(value, typed_in, root)
+            yield name, kind.make_relative_to_root(value, typed_in, root)

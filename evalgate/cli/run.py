@@ -254,7 +254,7 @@ def _run_with_progress(
         publisher.clear_previous_reports()
 
     hooks = RunHooks(
-        tell=publisher.print_notice,
+        on_usage_notice=publisher.print_notice,
         while_starting=check_signals_and_preload,
         on_begin=ignore_signals_and_clear_reports,
     )

@@ -65,8 +65,9 @@ class CaseListReader:
 
     `cases_key` is the key of the list, and `id_key` the key of a case's id, both as the format's pydantic
     models name them. `find_key` returns the spelling of a key in the file. The reader needs this spelling to
-    find the list of cases and the positions of problems. `spelled` normalizes a key, so that all spellings
-    of a known key are recognised. `elsewhere` maps keys of other formats to keys of this format, for notices.
+    find the list of cases and the positions of problems. `normalize_key` normalizes a key, so that all
+    spellings of a known key are recognised. `equivalent_keys` maps keys of other formats to keys of this
+    format, for notices.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class CaseListReader:
         *,
         cases_key: str,
         id_key: str,
-        spelled: KeyNormalizer = str,
-        elsewhere: Mapping[str, str] | None = None,
+        normalize_key: KeyNormalizer = str,
+        equivalent_keys: Mapping[str, str] | None = None,
     ) -> None:
         self._document = document
         self._find_key = find_key
@@ -90,8 +91,8 @@ class CaseListReader:
             document.path,
             document.find_position,
             self._problems,
-            spelled=spelled,
-            elsewhere=elsewhere or {},
+            normalize_key=normalize_key,
+            equivalent_keys=equivalent_keys or {},
         )
 
     @property

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.system.files import exists, is_readable_name, read_file
+from evalgate.system.files import exists, is_non_folder, read_file
 
 TEST_CONFIG = "test_config.json"
 """Name of Google ADK's thresholds file, which is in the same folder as the eval sets."""
@@ -210,7 +210,7 @@ def _match_glob(pattern: str, folder: Path) -> list[Path]:
     if dead := [path for path in sorted(named) if path.is_symlink() and not exists(path)]:
         shown = [_build_eval_file(path, folder).shown_as for path in dead]
         raise InvalidInputError(Problem(name, 0, 0, _DEAD_LINK) for name in shown)
-    return sorted(path for path in named if is_readable_name(path))
+    return sorted(path for path in named if is_non_folder(path))
 
 
 def _parse_selection(pattern: str, folder: Path) -> EvalFile | None:
@@ -224,7 +224,7 @@ def _parse_selection(pattern: str, folder: Path) -> EvalFile | None:
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):
         path, rest = folder / pattern[:at], pattern[at + 1 :]
-        if pattern[:at].strip() and is_readable_name(path):
+        if pattern[:at].strip() and is_non_folder(path):
             if not rest.strip(" ,"):
                 raise _build_pattern_error(
                     pattern, "no case is named after the colon: name one, or drop the colon for all"

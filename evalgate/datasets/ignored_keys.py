@@ -4,7 +4,7 @@ A model may define class methods that this module finds by name:
 
 * `older_keys()`: keys of older versions of the format, which the model converts: an iterable, or a mapping of
   each key to the type of its value.
-* `kept_keys()`: keys that the format defines, and that evalgate keeps without reading.
+* `kept_unread_keys()`: keys that the format defines, and that evalgate keeps without reading.
 * `is_refused(key, value)`: True if the format's own engine rejects the object `value` for this unknown key.
 """
 
@@ -48,16 +48,16 @@ class IgnoredKey(NamedTuple):
 
 
 def collect_ignored_keys(
-    model: type[BaseModel], value: object, location: Location = (), *, spelled: KeyNormalizer = str
+    model: type[BaseModel], value: object, location: Location = (), *, normalize_key: KeyNormalizer = str
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key of a field may be spelled like the field, like its alias, or in camelCase. `spelled` normalizes a
-    key: another spelling is read, too, if its normal form is that of one of these spellings. A key with the
-    value null is not returned. A key with another empty value is returned only if the format's engine rejects
-    the key. `value` may have any type.
+    A key of a field may be spelled like the field, like its alias, or in camelCase. `normalize_key`
+    normalizes a key: another spelling is read, too, if its normal form is that of one of these spellings. A
+    key with the value null is not returned. A key with another empty value is returned only if the format's
+    engine rejects the key. `value` may have any type.
     """
-    scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
+    scanner, found = _get_model_scanner(model, normalize_key), list[IgnoredKey]()
     if not scanner.is_clean(value):
         scanner.collect_ignored(value, location, found)
     return found
@@ -81,21 +81,21 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 class _ModelScanner:
     """Scanner that finds keys without a field in JSON objects, also nested ones, that `model` parses."""
 
-    def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
-        self._spelled = spelled
+    def __init__(self, model: type[BaseModel], normalize_key: KeyNormalizer) -> None:
+        self._normalize_key = normalize_key
         self._is_refused = getattr(model, "is_refused", None)
         self._inner: dict[str, _KeyScanners] = {}
         """Scanners for the value of each known key, in every spelling."""
         older: Any = getattr(model, "older_keys", tuple)()
         models: Mapping[str, Any] = older if isinstance(older, Mapping) else dict.fromkeys(older)
-        kept = tuple(getattr(model, "kept_keys", tuple)())
+        kept = tuple(getattr(model, "kept_unread_keys", tuple)())
         for name, annotation in models.items():
-            self._add_key([name], tuple(_iter_scanners(annotation, spelled)))
+            self._add_key([name], tuple(_iter_scanners(annotation, normalize_key)))
         for name in kept:
             self._add_key([name, to_camel(name)], ())
         for name, info in model.model_fields.items():
-            scanners = tuple(_iter_annotated_scanners(info.metadata, spelled)) or tuple(
-                _iter_scanners(info.annotation, spelled)
+            scanners = tuple(_iter_annotated_scanners(info.metadata, normalize_key)) or tuple(
+                _iter_scanners(info.annotation, normalize_key)
             )
             self._add_key([name, to_camel(name), *_iter_aliases(info)], scanners)
         self._known = (*[field.alias or name for name, field in model.model_fields.items()], *models, *kept)
@@ -106,7 +106,7 @@ class _ModelScanner:
 
     def _add_key(self, spellings: Iterable[str], scanners: _KeyScanners) -> None:
         for spelling in spellings:
-            self._inner[spelling] = self._inner[self._spelled(spelling)] = scanners
+            self._inner[spelling] = self._inner[self._normalize_key(spelling)] = scanners
 
     # A large eval set has millions of objects, and nearly none has an unread key. This check takes a fifth of
     # the time of `collect_ignored`, which builds the location of each object.
@@ -122,7 +122,7 @@ class _ModelScanner:
 
     def collect_ignored(self, value: Any, location: Location, found: list[IgnoredKey]) -> None:
         for key, item in value.items() if isinstance(value, dict) else ():
-            scanners = self._inner.get(key if key in self._inner else self._spelled(key))
+            scanners = self._inner.get(key if key in self._inner else self._normalize_key(key))
             if scanners is None:
                 is_refused = self._is_refused is not None and self._is_refused(key, value)
                 if item is not None and (is_refused or item not in _EMPTY_VALUES):
@@ -142,16 +142,18 @@ def _iter_aliases(field: FieldInfo) -> Iterator[str]:
         yield from (choice for choice in field.validation_alias.choices if isinstance(choice, str))
 
 
-def _iter_scanners(annotation: Any, spelled: KeyNormalizer) -> Iterator[_KeyScanner]:
+def _iter_scanners(annotation: Any, normalize_key: KeyNormalizer) -> Iterator[_KeyScanner]:
     """Yield the scanners for a value of the type `annotation`; none if the type contains no model."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield _get_model_scanner(annotation, spelled)
+        yield _get_model_scanner(annotation, normalize_key)
         return
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        yield from tuple(_iter_annotated_scanners(args[1:], spelled)) or _iter_scanners(args[0], spelled)
+        yield from tuple(_iter_annotated_scanners(args[1:], normalize_key)) or _iter_scanners(
+            args[0], normalize_key
+        )
         return
-    inner = [scanner for arg in args for scanner in _iter_scanners(arg, spelled)]
+    inner = [scanner for arg in args for scanner in _iter_scanners(arg, normalize_key)]
     if origin is dict:
         yield from map(_MappingScanner, inner)
     elif origin in (list, tuple):
@@ -160,10 +162,12 @@ def _iter_scanners(annotation: Any, spelled: KeyNormalizer) -> Iterator[_KeyScan
         yield from inner
 
 
-def _iter_annotated_scanners(metadata: Iterable[object], spelled: KeyNormalizer) -> Iterator[_KeyScanner]:
+def _iter_annotated_scanners(
+    metadata: Iterable[object], normalize_key: KeyNormalizer
+) -> Iterator[_KeyScanner]:
     for each in metadata:
         if isinstance(each, KeyModel):
-            yield _get_model_scanner(each.model, spelled)
+            yield _get_model_scanner(each.model, normalize_key)
 
 
 class _MappingScanner:
@@ -219,8 +223,8 @@ class KeyChecker:
     """Function that returns line and column of the value at a location of the document."""
     problems: list[Problem]
     """List to which a problem is added for each key that the format's engine rejects."""
-    spelled: KeyNormalizer = str
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    normalize_key: KeyNormalizer = str
+    equivalent_keys: Mapping[str, str] = field(default_factory=dict)
     """Maps keys of other formats to the equivalent key of this format; "" if there is no equivalent."""
     is_open: bool = True
     """False once the whole file was checked. Cases of a large file are decoded again without a check."""
@@ -232,7 +236,7 @@ class KeyChecker:
 
         `location` is the position of `value` in the document.
         """
-        self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
+        self.add_keys(collect_ignored_keys(model, value, location, normalize_key=self.normalize_key))
 
     def add_keys(self, keys: Iterable[IgnoredKey]) -> None:
         """Count unread keys by name, and add a problem for each rejected key, at most 10 for each name."""
@@ -242,7 +246,7 @@ class KeyChecker:
             found = noted.setdefault(name, _KeyOccurrences(key))
             found.times += 1
             if key.is_refused and found.times <= _MOST_LISTED:
-                own = self.elsewhere.get(name)
+                own = self.equivalent_keys.get(name)
                 message = describe_unknown_key(key.location, key.known, f" Write `{own}`." if own else "")
                 self.problems.append(Problem(self.file, *self.position(key.location), message))
 
@@ -272,7 +276,7 @@ class KeyChecker:
         line, _ = self.position(found.first.location)
         where = [f"line {line}" if found.times == 1 else f"first in line {line}"] if line else []
         times = [f"{found.times:,} times"] if found.times > 1 else []
-        own = self.elsewhere.get(name)
+        own = self.equivalent_keys.get(name)
         from evalgate.core.did_you_mean import did_you_mean
 
         hint = f" Write `{own}`" if own else did_you_mean(name, found.first.known) if own is None else ""

@@ -73,13 +73,13 @@ class _FieldLayout(NamedTuple):
 
     always: tuple[str, ...]
     """Fields that are always written."""
-    always_of: Callable[[object], tuple[object, ...]]
+    get_always: Callable[[object], tuple[object, ...]]
     """Function that returns the values of an object's fields `always`."""
     optional: tuple[str, ...]
     """Fields that are omitted if they have their default."""
-    optional_of: Callable[[object], tuple[object, ...]]
-    usual: tuple[object, ...]
-    """Defaults of the fields `optional`; the function `optional_of` returns an object's own values."""
+    get_optional: Callable[[object], tuple[object, ...]]
+    defaults: tuple[object, ...]
+    """Defaults of the fields `optional`; the function `get_optional` returns an object's own values."""
     nested: tuple[str, ...]
     """Fields that may contain objects of further classes, alone or in a tuple."""
 
@@ -88,18 +88,18 @@ class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
     """Cache of layouts by class. A layout is built on first use, and looked up for every written object."""
 
     def __missing__(self, kind: "type[DataclassInstance]") -> _FieldLayout:
-        defaults = {field.name: field.default for field in fields(kind)}
-        always = [name for name in defaults if defaults[name] is MISSING or name in _ALWAYS_WRITTEN]
+        by_name = {field.name: field.default for field in fields(kind)}
+        always = [name for name in by_name if by_name[name] is MISSING or name in _ALWAYS_WRITTEN]
         always.sort(key=lambda name: name not in _FIRST)
-        optional = tuple(name for name in defaults if name not in always)
-        usual = tuple(defaults[name] for name in optional)
+        optional = tuple(name for name in by_name if name not in always)
+        defaults = tuple(by_name[name] for name in optional)
         nested = tuple(name for name, hint in get_type_hints(kind).items() if _contains_class(hint))
-        always_of = _build_getter(always)
+        get_always = _build_getter(always)
         if issubclass(kind, EncodedTurns):
             # `as_tree` would decode the turns into objects, only to turn them into plain values again.
-            always_of = _build_encoded_run_getter(always)
+            get_always = _build_encoded_run_getter(always)
             nested = tuple(name for name in nested if name != "turns")
-        layout = _FieldLayout(tuple(always), always_of, optional, _build_getter(optional), usual, nested)
+        layout = _FieldLayout(tuple(always), get_always, optional, _build_getter(optional), defaults, nested)
         self[kind] = layout
         return layout
 
@@ -142,17 +142,17 @@ def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, obj
     A field that has its default is omitted from the file. For a field that is always written, the default is
     `NEVER_LEFT_OUT`.
     """
-    always, _, optional, _, usual, _ = _LAYOUTS[kind]
-    return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
+    always, _, optional, _, defaults, _ = _LAYOUTS[kind]
+    return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, defaults, strict=True))
 
 
 def as_dict(value: "DataclassInstance") -> dict[str, Any]:
     """Return, by name, the fields of an object for `results.json`; nested objects are not converted."""
-    always, always_of, optional, optional_of, usual, _ = _LAYOUTS[type(value)]
-    written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
-    held = optional_of(value)
-    if held != usual:
-        for name, field, default in zip(optional, held, usual):  # noqa: B905  the same
+    always, get_always, optional, get_optional, defaults, _ = _LAYOUTS[type(value)]
+    written: dict[str, Any] = dict(zip(always, get_always(value)))  # noqa: B905  equal by construction
+    held = get_optional(value)
+    if held != defaults:
+        for name, field, default in zip(optional, held, defaults):  # noqa: B905  the same
             if field is not default and field != default:
                 written[name] = field  # noqa: PERF403  a comprehension of few fields takes longer
     return written

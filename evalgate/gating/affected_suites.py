@@ -29,7 +29,7 @@ class SuiteScope:
     """Globs of further files that concern the suite, from `affects` in the thresholds file."""
     opened: frozenset[str] = frozenset()
     """Files that the agent opened in stored runs of the suite's eval sets."""
-    unknown_because: str = ""
+    always_affected_because: str = ""
     """Reason why every change concerns the suite; "" if the suite's files are known.
 
     The text ends a sentence that begins with the suite's name, such as `has no …`. A file that
@@ -161,9 +161,9 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
     known = {suite.name: reason for suite in rules.suites if (reason := _explain_suite(suite, path))}
     if known:
         unknown = {
-            suite.name: f"{suite.name} {suite.unknown_because}"
+            suite.name: f"{suite.name} {suite.always_affected_because}"
             for suite in rules.suites
-            if suite.unknown_because
+            if suite.always_affected_because
         }
         reasons = dict.fromkeys([*known.values(), *(unknown[name] for name in unknown if name not in known)])
         names = tuple(name for name in rules.names if name in known or name in unknown)

@@ -27,7 +27,7 @@ from evalgate.core.types import (
     CaseResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.score_tables import build_metric_table_name, build_score_tables, is_line_table
+from evalgate.gating.score_tables import build_metric_table_name, build_score_tables, is_report_row_table
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import format_odds
 from evalgate.metrics.metric_summaries import group_by_metric
@@ -53,7 +53,7 @@ class AnchorContext:
     """Time of the run, ISO 8601."""
     commits: int | None = None
     """Number of commits since the anchor; None if not known."""
-    cleared: AbstractSet[str] = frozenset()
+    cleared_by_control: AbstractSet[str] = frozenset()
     """Names of score tables (one per metric) for which an unmerged change is not blamed, because control runs
     (runs of the base commit's agent) gave an answer other than `broke` about the metric."""
 
@@ -87,7 +87,7 @@ def compare_with_anchor(
             own.get(table),
             since,
             context,
-            is_cleared=table in context.cleared,
+            is_cleared=table in context.cleared_by_control,
         )
         for table, assessment in assessments.items()
         if assessment.change is not None
@@ -120,7 +120,7 @@ def build_anchor_tables(
     return {
         name: ScoreTable(table.cases, MetricRule(table.rule.max_drop))
         for name, table in build_score_tables(cases, anchor_baseline, statistics).items()
-        if not is_line_table(name) and not table.rule.is_figure
+        if not is_report_row_table(name) and not table.rule.is_figure
     }
 
 

@@ -68,7 +68,7 @@ class BudgetFigures:
     left_out: tuple[int, int]
     """(number of runs made now, number of stored runs) that have a figure and are not compared, because they
     did not pass."""
-    unknown: int
+    cases_without_figure: int
     """Number of cases that have a figure in the baseline, but none in their passed runs now."""
 
     def list_costs_from_zero(self) -> list[float]:
@@ -105,14 +105,14 @@ def collect_budget_figures(
 
     The result maps the name of the budget's score table (`build_metric_table_name`) to the figures. A budget
     has one entry for all of its cases with the same definition, even if its limits differ between cases and
-    the report therefore shows it on several lines. Cases without runs belong to another shard and are left
+    the report therefore shows it in several rows. Cases without runs belong to another shard and are left
     out.
     """
     before = baseline.index_cases() if baseline else {}
     found: dict[str, dict[str, CaseFigures]] = {}
     metrics: dict[str, str] = {}
     left_out: dict[str, list[int]] = {}
-    unknown: Counter[str] = Counter()
+    cases_without_figure: Counter[str] = Counter()
     measured: dict[str, list[float]] = {}
     for key, members in group_by_metric(cases).items():
         for case, metric in members if members.metrics[0].range.lower_is_better else ():
@@ -124,7 +124,7 @@ def collect_budget_figures(
             found.setdefault(name, {})[build_row_name(case)] = row
             figures = (_find_score(run, key.name) for run in case.runs if not run.confirms)
             measured.setdefault(name, []).extend(each for each in figures if each is not None)
-            unknown[name] += _lacks_figure(case, metric.name, row)
+            cases_without_figure[name] += _lacks_figure(case, metric.name, row)
             left_out.setdefault(name, [0, 0])
             left_out[name] = [one + other for one, other in zip(left_out[name], lost, strict=True)]
     return {
@@ -135,7 +135,7 @@ def collect_budget_figures(
             scale_logarithms(rows, offset=1.0 if metrics[name] in _COUNTS else 0.0),
             tuple(measured[name]),
             (left_out[name][0], left_out[name][1]),
-            unknown[name],
+            cases_without_figure[name],
         )
         for name, rows in found.items()
     }
@@ -148,7 +148,7 @@ def _build_row(
 
     A run with a figure is left out if it was not answered, or if it missed a gating metric that is no budget.
     """
-    now = [(_find_score(run, metric.name), has_passed_others(run)) for run in case.runs]
+    now = [(_find_score(run, metric.name), has_passed_except_budgets(run)) for run in case.runs]
     then: list[tuple[Score, bool]] | None = None
     comparable = True
     if old is not None and metric.name in old.metric_fingerprints:
@@ -178,7 +178,7 @@ def _lacks_figure(case: CaseResult, name: str, row: CaseFigures) -> bool:
     Return False if no run passed, or if the case or the metric changed since the baseline.
     """
     had_one = row.comparable and any(figure is not None for figure in row.baseline or ())
-    passed = [run for run in case.runs if has_passed_others(run)]
+    passed = [run for run in case.runs if has_passed_except_budgets(run)]
     return had_one and bool(passed) and all(_find_score(run, name) is None for run in passed)
 
 
@@ -186,7 +186,7 @@ def _find_score(run: RunResult, name: str) -> Score:
     return next((each.score for each in run.metrics if each.name == name), None)
 
 
-def has_passed_others(run: RunResult) -> bool:
+def has_passed_except_budgets(run: RunResult) -> bool:
     """Return True if the run was answered, and no gating metric other than a budget failed or errored."""
     return run.outcome == "answered" and all(
         each.name.startswith("budget/") or each.gating_status not in {"failed", "errored"}
@@ -241,9 +241,9 @@ def compare_budgets(
             found.append(summary)
             continue
         growth = _find_growth(figures[name], name, decision if key.gates else None, statistics)
-        line = {build_row_name(case) for case in members.cases}
-        compared = _compare_means(summary, figures[name], line, growth, statistics.parameters)
-        if name not in described:  # the first line of a budget has the sentences about all its lines
+        covered_cases = {build_row_name(case) for case in members.cases}
+        compared = _compare_means(summary, figures[name], covered_cases, growth, statistics.parameters)
+        if name not in described:  # the first row of a budget has the sentences about all its rows
             compared = _add_judgement(compared, figures[name], growth, statistics, context)
             described.add(name)
         found.append(compared)
@@ -272,20 +272,20 @@ def _find_growth(
 def _compare_means(
     summary: MetricSummary,
     figures: BudgetFigures,
-    line: Collection[str],
+    covered_cases: Collection[str],
     growth: MetricDecision | None,
     parameters: Parameters,
 ) -> MetricSummary:
     """Return the summary with the budget's mean in the baseline, and the change of the mean as delta.
 
     Only cases with figures now and in the baseline count. Without such cases, the mean and the change are
-    None. `line` has the names of the cases that this summary covers. `figures` may have cases of other
-    summaries of the same budget. `growth` is the decision on the change. `regressed` becomes False; only a
-    failed check of the budget sets it to True later.
+    None. `covered_cases` has the names of the cases that this summary covers. `figures` may have cases of
+    other summaries of the same budget. `growth` is the decision on the change. `regressed` becomes False;
+    only a failed check of the budget sets it to True later.
     """
     rounds = growth.rounds if growth else None
     pairs = []
-    for row in (row for name, row in figures.rows.items() if name in line):
+    for row in (row for name, row in figures.rows.items() if name in covered_cases):
         then = [each for each in (row.baseline or ())[-parameters.baseline_keep :] if each is not None]
         now = [each for each in row.candidate[:rounds] if each is not None]
         if then and now and row.comparable:
@@ -316,8 +316,8 @@ def _add_judgement(
     sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
     if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):
         sentences.append(left)
-    if figures.unknown and figures.limits.max_increase is not None:
-        sentences.append(describe_unknown_figures(figures.unknown))
+    if figures.cases_without_figure and figures.limits.max_increase is not None:
+        sentences.append(describe_unknown_figures(figures.cases_without_figure))
     judgement = replace(
         worst,
         sentences=tuple(sentences),

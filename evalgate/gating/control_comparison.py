@@ -29,8 +29,8 @@ from evalgate.gating.score_tables import build_metric_table_name, build_row_name
 from evalgate.gating.verdict_messages import (
     REGRESSION,
     MessageContext,
+    begin_broken_sentence,
     describe_suspects,
-    open_broken_sentence,
 )
 from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.control_test import AverageControl, CaseControl, ControlDecision
@@ -249,7 +249,7 @@ def apply_control(
     answers = {case.key: case.answer for case in control.cases}
     quote = build_case_quote(case.key for case in compared_runs.cases)
     cleared = tuple(
-        open_broken_sentence(quote(case.key))
+        begin_broken_sentence(quote(case.key))
         for case in compared_runs.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )

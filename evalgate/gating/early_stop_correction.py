@@ -8,10 +8,10 @@ from evalgate.core.formatting import format_score, join_first
 from evalgate.core.types import MetricSummary
 from evalgate.gating.score_tables import (
     ScoreTables,
-    build_line_table_name,
     build_metric_table_name,
-    is_line_table,
-    list_line_tables,
+    build_report_row_table_name,
+    is_report_row_table,
+    list_report_row_tables,
 )
 from evalgate.metrics.metric_summaries import MetricKey
 from evalgate.statistics.auto_runs import estimate_early_stop_bias
@@ -57,7 +57,7 @@ def _find_excesses(
     ):
         return
     for name, found in decision.metrics.items():
-        if is_line_table(name) or found.rule.is_figure or not _has_stopped_early(found, parameters):
+        if is_report_row_table(name) or found.rule.is_figure or not _has_stopped_early(found, parameters):
             continue
         keep, rounds = parameters.baseline_keep, found.rounds
         whole = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds)
@@ -67,9 +67,9 @@ def _find_excesses(
             rounds=rounds,
             min_runs=parameters.min_runs,
         )
-        for line in list_line_tables(tables, name) or [name]:
-            part = pair_cases(tables[line].cases, keep=keep, first=rounds, runs=rounds)
-            yield line, bias * _compute_sensitivity(part, whole.pairs)
+        for table in list_report_row_tables(tables, name) or [name]:
+            part = pair_cases(tables[table].cases, keep=keep, first=rounds, runs=rounds)
+            yield table, bias * _compute_sensitivity(part, whole.pairs)
 
 
 def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) -> bool:
@@ -82,7 +82,7 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
     """Return the expected change of the average of `part` if luck changes the average of `whole` by 1.
 
-    `part` is one line of a metric in the report, `whole` the metric with all its cases.
+    `part` is one row of a metric in the report, `whole` the metric with all its cases.
     """
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
@@ -107,7 +107,8 @@ def _apply_corrections(
         else _apply_correction(
             metric,
             excesses.get(
-                build_line_table_name(key), excesses.get(build_metric_table_name(key.name, key.fingerprint))
+                build_report_row_table_name(key),
+                excesses.get(build_metric_table_name(key.name, key.fingerprint)),
             ),
         )
         for key, metric in zip(keys, metrics, strict=True)

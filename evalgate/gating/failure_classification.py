@@ -143,7 +143,7 @@ class FailureClassifier:
         if not (missed & stored.never_missed or (crashed and not stored.crashes)):
             return found
         criteria = self._find_criteria(stored, case, flaky)
-        return replace(found, outcome=criteria.classify_runs(new_failures), need=criteria.in_a_row)
+        return replace(found, outcome=criteria.classify_runs(new_failures), need=criteria.failures_in_a_row)
 
     def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"

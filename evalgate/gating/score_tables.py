@@ -33,10 +33,10 @@ class OutOfRangeRow:
     scores: CaseScores
 
 
-def build_line_table_name(key: MetricKey) -> str:
-    """Return the name of the score table for one line of the report's table of metrics.
+def build_report_row_table_name(key: MetricKey) -> str:
+    """Return the name of the score table for one row of the report's table of metrics.
 
-    A metric has several lines if its threshold, scope or minimum differs between cases.
+    A metric has several report rows if its threshold, scope or minimum differs between cases.
     """
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
@@ -71,8 +71,8 @@ def build_score_tables(
     """Build one table for each gating metric, with its scores as shares of the metric's range.
 
     All cases of a metric are in one table, even with different thresholds, because smaller comparisons would
-    more often be undecided. If the report shows a metric in several lines, for example one line for each
-    threshold, each line has a further table. This table is used only to check the minima of the line.
+    more often be undecided. If the report shows a metric in several rows, for example one row for each
+    threshold, each report row has a further table. It is used only to check the minima of this report row.
 
     - A run in which the agent crashed or timed out scores 0: leaving it out would reward crashing.
     - A run without a score through no fault of the agent has None.
@@ -90,7 +90,7 @@ def split_score_tables(
     """Return (tables, rows): the tables of all metrics, and rows of metrics that have no table.
 
     The tables are those that `build_score_tables` returns. A metric has no table if a score is outside its
-    range. `rows` has the first row with such a score, for each line of the metric in the report.
+    range. `rows` has the first row with such a score, for each row of the metric in the report.
     """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
@@ -115,9 +115,9 @@ def split_score_tables(
             )
             pools.setdefault(build_metric_table_name(key.name, key.fingerprint), {})[key] = table
     found: dict[str, ScoreTable] = {}
-    for name, lines in pools.items():
-        if outside.keys().isdisjoint(lines):
-            found.update(_pool_tables(name, lines, cases))
+    for name, parts in pools.items():
+        if outside.keys().isdisjoint(parts):
+            found.update(_pool_tables(name, parts, cases))
     if has_budgets:
         found.update(_build_budget_tables(cases, baseline, statistics))
     return found, tuple(outside.values())
@@ -135,29 +135,30 @@ def _build_budget_tables(
 
 
 def _pool_tables(
-    name: str, lines: Mapping[MetricKey, ScoreTable], cases: Sequence[CaseResult]
+    name: str, parts: Mapping[MetricKey, ScoreTable], cases: Sequence[CaseResult]
 ) -> Iterator[tuple[str, ScoreTable]]:
-    """Yield (name, table) for the whole metric and, if it has several lines in the report, for each line.
+    """Yield (name, table) for the whole metric and, if it has several rows in the report, for each of them.
 
-    The table of the whole metric comes first. If there are several lines, its rows have the order of `cases`.
+    `parts` has the table of each report row. The table of the whole metric comes first. If there are several
+    report rows, its cases have the order of `cases`.
     """
-    if len(lines) == 1:
-        yield name, next(iter(lines.values()))
+    if len(parts) == 1:
+        yield name, next(iter(parts.values()))
         return
-    scattered = {row: scores for line in lines.values() for row, scores in line.cases.items()}
+    scattered = {row: scores for part in parts.values() for row, scores in part.cases.items()}
     rows = {row: scattered[row] for row in map(build_row_name, cases) if row in scattered}
-    # The lines differ in their thresholds alone, so every line has the same rule for drops.
-    common = next(iter(lines.values())).rule
+    # The report rows differ in their thresholds alone, so every one has the same rule for drops.
+    common = next(iter(parts.values())).rule
     yield name, ScoreTable(rows, MetricRule(common.max_drop, common.require))
-    for key, line in lines.items():
-        # Without `max_drop`: the drop is judged once, in the table over all lines.
-        yield build_line_table_name(key), ScoreTable(line.cases, replace(line.rule, max_drop=None))
+    for key, part in parts.items():
+        # Without `max_drop`: the drop is judged once, in the table over all report rows.
+        yield build_report_row_table_name(key), ScoreTable(part.cases, replace(part.rule, max_drop=None))
 
 
-def compare_line_means(
+def compare_report_row_means(
     tables: ScoreTables, rounds: Mapping[str, int], parameters: Parameters
 ) -> Iterator[tuple[str, MeanDifference]]:
-    """Yield (table name, change of the average) for each line of a metric with several lines in the report.
+    """Yield (table name, change of the average) for each row of a metric with several rows in the report.
 
     Args:
         tables: as `build_score_tables` returns them.
@@ -167,7 +168,7 @@ def compare_line_means(
     """
     for name, table in tables.items():
         first = rounds.get(name)
-        if not is_line_table(name) or first is None:
+        if not is_report_row_table(name) or first is None:
             continue
         pairs = pair_cases(table.cases, keep=parameters.baseline_keep, first=first, runs=first).pairs
         if pairs:
@@ -175,18 +176,18 @@ def compare_line_means(
             yield name, compare_means(pairs, alpha=parameters.alpha, planned_runs=planned)
 
 
-def list_line_tables(tables: Iterable[str], name: str) -> list[str]:
-    """Return the names of the tables that each stand for one line of a metric in the report.
+def list_report_row_tables(tables: Iterable[str], name: str) -> list[str]:
+    """Return the names of the tables that each stand for one row of a metric in the report.
 
     `tables` has the names of all tables, and `name` is the name of the table for the whole metric.
     """
-    return [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")]
+    return [each for each in tables if is_report_row_table(each) and each.startswith(f"{name}\0")]
 
 
-def is_line_table(name: str) -> bool:
-    """Return True if `name` is the name of a table for one line of a metric that has several in the report.
+def is_report_row_table(name: str) -> bool:
+    """Return True if `name` is the name of a table for one row of a metric that has several in the report.
 
-    Such a table is used only for the minima of the line.
+    Such a table is used only for the minima of this report row.
     """
     return name.count("\0") > 1
 

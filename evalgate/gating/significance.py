@@ -37,14 +37,14 @@ from evalgate.core.types import (
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
-    build_line_table_name,
     build_metric_table_name,
+    build_report_row_table_name,
     build_row_name,
     build_row_quote,
     build_score_tables,
-    compare_line_means,
+    compare_report_row_means,
     describe_out_of_range_scores,
-    list_line_tables,
+    list_report_row_tables,
     split_score_tables,
 )
 from evalgate.gating.statistical_policy import StatisticalPolicy
@@ -106,7 +106,7 @@ def apply_decision(
     if decision is None:
         return ComparedRuns(metrics, cases, notices=beyond)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
-    differences = dict(compare_line_means(tables, rounds, parameters))
+    differences = dict(compare_report_row_means(tables, rounds, parameters))
     if with_power:
         decision = _add_detectable_drops(decision, tables, parameters)
     summaries, compared_cases = write_decision(metrics, cases, decision, context, differences)
@@ -126,7 +126,7 @@ def apply_decision(
 def _add_detectable_drops(decision: Decision, tables: ScoreTables, parameters: Parameters) -> Decision:
     """Return the decision with `detectable_drop`, the smallest reliably caught drop, of each tested average.
 
-    If a metric has several lines in the report, each line gets its own `detectable_drop`.
+    If a metric has several rows in the report, each row gets its own `detectable_drop`.
     """
     tested = [
         name
@@ -136,7 +136,7 @@ def _add_detectable_drops(decision: Decision, tables: ScoreTables, parameters: P
     found = dict(decision.metrics)
     for name in tested:
         whole = decision.metrics[name]
-        for table in (name, *list_line_tables(tables, name)):
+        for table in (name, *list_report_row_tables(tables, name)):
             scores = pair_cases(
                 tables[table].cases, keep=parameters.baseline_keep, first=whole.rounds, runs=whole.rounds
             )
@@ -160,33 +160,33 @@ def write_decision(
     Args:
         metrics: the summaries of `cases`, in the order of `summarize_metrics`.
         cases: all cases of the run.
-        decision: decision on every metric. If a metric has several lines in the report, it also holds a
-            decision on the minima of each line.
+        decision: decision on every metric. If a metric has several rows in the report, it also holds a
+            decision on the minima of each row.
         context: names, settings and formats for the sentences.
-        differences: for metrics with several lines, maps a line's table name to the difference of its mean.
+        differences: for metrics with several rows, maps a row's table name to the difference of its mean.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
-        name, line = build_metric_table_name(key.name, key.fingerprint), build_line_table_name(key)
-        whole, minima = decision.metrics.get(name), decision.metrics.get(line)
+        name, row_table = build_metric_table_name(key.name, key.fingerprint), build_report_row_table_name(key)
+        whole, minima = decision.metrics.get(name), decision.metrics.get(row_table)
         has_minimum = key.min_mean is not None
         if whole is None or not key.gates or whole.rule.is_figure:
             summaries.append(summary)
         elif minima is None:
             summaries.append(
                 _write_metric_decision(
-                    summary, whole, _build_line_context(summary, context), has_minimum=has_minimum
+                    summary, whole, _build_report_row_context(summary, context), has_minimum=has_minimum
                 )
             )
         else:
-            decided = _combine_line_decision(whole, minima, differences.get(line))
-            line_context = _build_line_context(summary, context)
-            # Only one line has the sentences about the whole metric: the first line with the same verdict.
+            decided = _combine_report_row_decision(whole, minima, differences.get(row_table))
+            row_context = _build_report_row_context(summary, context)
+            # Only one row has the sentences about the whole metric: the first row with the same verdict.
             is_first = name not in described and whole.verdict == decided.verdict
             described |= {name} if is_first else set()
-            result = _write_metric_decision(summary, decided, line_context, has_minimum=has_minimum)
+            result = _write_metric_decision(summary, decided, row_context, has_minimum=has_minimum)
             summaries.append(
-                _add_sentences(result, decided, minima, whole if is_first else None, line_context)
+                _add_sentences(result, decided, minima, whole if is_first else None, row_context)
             )
     compared_cases = tuple(
         replace(case, metrics=tuple(_add_standing(metric, case, decision) for metric in case.metrics))
@@ -195,13 +195,13 @@ def write_decision(
     return tuple(summaries), compared_cases
 
 
-def _combine_line_decision(
+def _combine_report_row_decision(
     whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on one line of a metric in the report.
+    """Return the decision on one row of a metric in the report.
 
-    A line covers some of the metric's cases, such as those of a tag. The result is a copy of `whole`, the
-    decision on all cases. Its minima and number of cases are those of `minima`, the decision on the line's
+    A row covers some of the metric's cases, such as those of a tag. The result is a copy of `whole`, the
+    decision on all cases. Its minima and number of cases are those of `minima`, the decision on the row's
     cases, and its difference of the mean is `difference`.
     """
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
@@ -224,27 +224,27 @@ def _combine_line_decision(
 
 def _add_sentences(
     summary: MetricSummary,
-    line: MetricDecision,
+    decided: MetricDecision,
     minima: MetricDecision,
     whole: MetricDecision | None,
     context: MessageContext,
 ) -> MetricSummary:
-    """Return the summary of one line of a metric in the report, with the line's sentences.
+    """Return the summary of one row of a metric in the report, with the row's sentences.
 
     Args:
-        summary: summary of the line.
-        line: decision on the line: the checks of the whole metric, and those of the line's minima.
-        minima: the decision on the line's minima.
-        whole: the decision on the whole metric; None if another line shows the sentences about it.
-        context: names, settings and formats for the sentences about the line.
+        summary: summary of the row.
+        decided: decision on the row: the checks of the whole metric, and those of the row's minima.
+        minima: the decision on the row's minima.
+        whole: the decision on the whole metric; None if another row shows the sentences about it.
+        context: names, settings and formats for the sentences about the row.
     """
     if summary.judgement is None:
         return summary
-    has_minimum = line.rule.min_score is not None or line.rule.reliability is not None
+    has_minimum = decided.rule.min_score is not None or decided.rule.reliability is not None
     # Suspects are listed with the whole metric.
     alone = (
         describe_metric(replace(minima, cases={}), context)
-        if has_minimum and minima.verdict == line.verdict
+        if has_minimum and minima.verdict == decided.verdict
         else ()
     )
     shared = describe_metric(whole, replace(context, is_part=False)) if whole else ()
@@ -290,7 +290,7 @@ def _write_metric_decision(
 ) -> MetricSummary:
     """Return the summary with the decision of the statistics.
 
-    `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
+    `has_minimum` is True if the thresholds file sets `min_mean` for the summary's row.
     """
     change, score_range = metric_decision.change, summary.range
     status, judged_by = _decide_mean_status(summary, metric_decision, has_minimum=has_minimum)
@@ -324,7 +324,7 @@ def _decide_mean_status(
       reported by `regressed` and `judgement`. A mean that does not exist is `not_evaluated`.
     - If there is no minimum and nothing was compared with the baseline, the summary's status stays.
 
-    `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
+    `has_minimum` is True if the thresholds file sets `min_mean` for the summary's row.
     """
     rule = metric_decision.rule
     checks = [each for each in (metric_decision.minimum, metric_decision.reliability) if each is not None]
@@ -344,10 +344,10 @@ def _decide_mean_status(
     return ("not_evaluated" if summary.score is None else "passed"), "baseline"
 
 
-def _build_line_context(summary: MetricSummary, context: MessageContext) -> MessageContext:
-    """Return the context for one line of the table of metrics.
+def _build_report_row_context(summary: MetricSummary, context: MessageContext) -> MessageContext:
+    """Return the context for one row of the table of metrics.
 
-    It has the line's score range, and `is_part` is True if the line covers only some of the cases.
+    It has the row's score range, and `is_part` is True if the row covers only some of the cases.
     """
     score_range = summary.range
     is_part = bool(summary.scope or summary.eval_sets)

@@ -18,7 +18,7 @@ from evalgate.core.formatting import (
 )
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
-from evalgate.gating.score_tables import is_line_table
+from evalgate.gating.score_tables import is_report_row_table
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
 from evalgate.statistics.metric_decisions import Decision, MetricDecision
@@ -148,7 +148,7 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageCon
 
 def describe_broken_case(case: str, outcome: CaseComparison, context: MessageContext) -> str:
     """Return a sentence about a broken case, with its results now and in the baseline."""
-    opening, base_branch = open_broken_sentence(context.quote(case)), context.base_branch
+    opening, base_branch = begin_broken_sentence(context.quote(case)), context.base_branch
     if outcome.need is None:  # compared exactly
         return (
             f"{opening}{context.format_score(outcome.mean)}, "
@@ -169,7 +169,7 @@ def describe_broken_case(case: str, outcome: CaseComparison, context: MessageCon
     return f"{opening}{what}. Less than a {chance} chance of this happening by luck anywhere in the suite."
 
 
-def open_broken_sentence(name: str) -> str:
+def begin_broken_sentence(name: str) -> str:
     """Return the first words of the sentence about a broken case.
 
     `control_comparison.py` finds the sentence by these words, to remove it.
@@ -390,11 +390,11 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
     The weaknesses are runs that differ although they were declared deterministic, runs without a score, and a
     baseline with too few runs.
     """
-    for name in (each for each in decision.disagreeing if not is_line_table(each)):
+    for name in (each for each in decision.disagreeing if not is_report_row_table(each)):
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
     for name, found in decision.metrics.items():
-        if not is_line_table(name) and found.missing and found.reason != "missing_runs":
+        if not is_report_row_table(name) and found.missing and found.reason != "missing_runs":
             metric = name.partition("\0")[0]
             runs = f"{found.missing:,} of {pluralize(found.planned, 'run')}"
             yield f"{metric} was judged without {runs}, which lack a score through no fault of the agent."

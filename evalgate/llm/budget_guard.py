@@ -87,8 +87,8 @@ class UsageMeter:
                 f"count {'it' if spent.unpriced == 1 else 'them'}: add the model's price, or a budget of "
                 "tokens."
             )
-        if budget.tokens is not None and spent.unmetered:
-            calls = pluralize(spent.unmetered, "model call")
+        if budget.tokens is not None and spent.calls_without_tokens:
+            calls = pluralize(spent.calls_without_tokens, "model call")
             blind.append(f"the provider did not say the tokens of {calls}; the budget does not count them.")
         return tuple(blind)
 

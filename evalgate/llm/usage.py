@@ -49,7 +49,7 @@ class MeteredUsage:
     """US dollars of the calls with a known cost."""
     unpriced: int = 0
     """Number of calls with an unknown cost; more than 0 makes `usd` a lower bound."""
-    unmetered: int = 0
+    calls_without_tokens: int = 0
     """Number of calls with unknown tokens, and therefore an unknown cost."""
 
     @classmethod
@@ -63,7 +63,7 @@ class MeteredUsage:
             self.tokens + other.tokens,
             self.usd + other.usd,
             self.unpriced + other.unpriced,
-            self.unmetered + other.unmetered,
+            self.calls_without_tokens + other.calls_without_tokens,
         )
 
     def to_paid_usage(self) -> ModelUsage:

@@ -14,7 +14,7 @@ from evalgate.gating.failure_groups import list_failure_groups
 MOST_LINES = 5
 
 UNPRECEDENTED = "new: no stored run failed so"
-"""The mark of a group that failed in a way in which no stored run of the baseline failed."""
+"""What reports say of a group that failed in a way in which no stored run of the baseline failed."""
 
 
 @frozen
@@ -26,7 +26,7 @@ class FailureLine:
     others are cases of the group that fail, but not newly."""
     label: str
     """The first difference from the expectation (first divergence) in words, with names in backticks."""
-    mark: str
+    novelty: str
     """`UNPRECEDENTED` if no stored run failed in this way, else ""."""
     names: tuple[str, ...]
     """Names of the group's first cases; newly failing cases come first."""
@@ -34,8 +34,8 @@ class FailureLine:
 
     @property
     def sentence(self) -> str:
-        """Return `9 of 12 newly failing cases: no call of …`, then `mark`, if any, in brackets."""
-        return f"{self.share}: {self.label}{f' ({self.mark})' if self.mark else ''}"
+        """Return `9 of 12 newly failing cases: no call of …`, then `novelty`, if any, in brackets."""
+        return f"{self.share}: {self.label}{f' ({self.novelty})' if self.novelty else ''}"
 
 
 @frozen
@@ -71,7 +71,7 @@ def _count_cases(groups: Sequence[FailureGroup]) -> int:
 
 def _build_line(group: FailureGroup, total: int, newly: int, names: int) -> FailureLine:
     listed = tuple(f"{eval_set_id}/{eval_id}" for eval_set_id, eval_id in group.cases[:names])
-    mark = UNPRECEDENTED if group.unprecedented else ""
+    novelty = UNPRECEDENTED if group.unprecedented else ""
     size = len(group.cases)
     if not group.newly_failing:
         share = _format_share(size, total - newly, "other failing case" if newly else "failing case")
@@ -79,7 +79,7 @@ def _build_line(group: FailureGroup, total: int, newly: int, names: int) -> Fail
         share = _format_share(group.newly_failing, newly, "newly failing case")
         others = size - group.newly_failing
         share += f", and {pluralize(others, 'other')}" if others else ""
-    return FailureLine(share, group.label, mark, listed, size)
+    return FailureLine(share, group.label, novelty, listed, size)
 
 
 def _format_share(some: int, total: int, noun: str) -> str:

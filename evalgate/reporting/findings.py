@@ -193,10 +193,10 @@ def format_case_name(case: CaseResult) -> str:
 class NamedCases:
     """Names of cases with one description for all named cases, such as `still failing`."""
 
-    what: str
-    """The description: a kind of change, or the reason why the cases could not be evaluated."""
+    description: str
+    """What the cases have in common: a kind of change, or the reason why the cases could not be evaluated."""
     names: tuple[str, ...]
-    more: int
+    left_out: int
     """The number of cases that are not named."""
 
 

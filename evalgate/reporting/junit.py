@@ -123,7 +123,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
     findings = list_findings(record)
     detailed = {id(finding.case) for finding in findings[:_DETAILED]}
     labels = _list_labels(record) if findings else {}
-    answers = {case.key: case.sentence for case in record.control.cases} if record.control else {}
+    control_sentences = {case.key: case.sentence for case in record.control.cases} if record.control else {}
     grouped: dict[tuple[str, str], list[CaseResult]] = {}
     for case in record.cases:
         grouped.setdefault((case.path, case.eval_set_id), []).append(case)
@@ -132,7 +132,7 @@ def _build_suites(record: Record) -> Iterator[_TestSuite]:
         name = names.choose_name(eval_set_id)
         yield _TestSuite(
             name,
-            _build_tests(name, cases, detailed, labels, answers),
+            _build_tests(name, cases, detailed, labels, control_sentences),
             _count_kinds(map(_classify_case, cases)),
             sum(map(_sum_durations, cases)),
             _format_timestamp(record),
@@ -160,13 +160,13 @@ def _build_tests(
     cases: Sequence[CaseResult],
     detailed: Container[int],
     labels: Mapping[CaseKey, str],
-    answers: Mapping[CaseKey, str],
+    control_sentences: Mapping[CaseKey, str],
 ) -> "Iterator[TestCase | str]":
     """Yield the tests of a suite: a line of XML for a passed case, else a `TestCase`.
 
     `detailed` has `id(case)` of each case to describe in detail. `labels` has the first divergence
-    (unexpected behaviour) of failing cases in words. `answers` has a sentence for each case with control runs
-    (runs of the base commit's agent): it states the result of these runs.
+    (unexpected behaviour) of failing cases in words. `control_sentences` has a sentence for each case with
+    control runs (runs of the base commit's agent): it states the result of these runs.
     """
     from junit_xml import TestCase
 
@@ -176,12 +176,16 @@ def _build_tests(
             yield _format_passed_test(name, suite, _sum_durations(case))
             continue
         test = TestCase(name, suite, _sum_durations(case))
-        label, answer = labels.get(case.key, kind), answers.get(case.key, "")
+        label, control_sentence = labels.get(case.key, kind), control_sentences.get(case.key, "")
         match kind:
             case "failures":
-                _add_failure(test.add_failure_info, case, label, answer, in_detail=id(case) in detailed)
+                _add_failure(
+                    test.add_failure_info, case, label, control_sentence, in_detail=id(case) in detailed
+                )
             case "errors":
-                _add_failure(test.add_error_info, case, label, answer, in_detail=id(case) in detailed)
+                _add_failure(
+                    test.add_error_info, case, label, control_sentence, in_detail=id(case) in detailed
+                )
             case "skipped":
                 reason = (
                     explain_not_evaluated(case)
@@ -204,9 +208,9 @@ def _list_labels(record: Record) -> dict[CaseKey, str]:
     }
 
 
-def _add_failure(add: Any, case: CaseResult, label: str, answer: str, *, in_detail: bool) -> None:
+def _add_failure(add: Any, case: CaseResult, label: str, control_sentence: str, *, in_detail: bool) -> None:
     faults = list(describe_faults(case)) or [f"the case {case.status}"]
-    faults += [answer] if answer else []
+    faults += [control_sentence] if control_sentence else []
     text = "\n".join([*faults, *(_describe_failure(case) if in_detail else ("details: see results.json",))])
     # junit-xml does not count a failure without a message.
     message = _to_attribute("; ".join(faults)) or case.status

@@ -150,7 +150,7 @@ def _split_first_sentences(text: str) -> tuple[str, str]:
     return text[:end].rstrip(), text[end:].lstrip()
 
 
-def get_effective_status(metric: MetricSummary, anchor: AnchorComparison | None = None) -> Status:
+def get_shown_status(metric: MetricSummary, anchor: AnchorComparison | None = None) -> Status:
     """Return the status to show in the metric table: `failed` for a metric that passed but closes the gate.
 
     Such a metric regressed, or its mean fell since the anchor (an older baseline). The status of any other
@@ -256,7 +256,7 @@ def build_metric_line(metric: MetricSummary, anchor: AnchorComparison | None = N
     scale = Range(0.0, max(scores, default=1.0) or 1.0) if metric.range.lower_is_better else metric.range
     trend = [scale.to_share(score) for score in scores]
     return MetricLine(
-        status=get_effective_status(metric, anchor),
+        status=get_shown_status(metric, anchor),
         name=metric.name,
         scope=", ".join(filter(None, (metric.scope, *metric.eval_sets))),
         score=format_mean(metric),

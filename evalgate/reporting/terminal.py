@@ -43,7 +43,7 @@ from evalgate.reporting.summary_lines import (
     format_judge_usage,
     format_mean,
     format_minimum,
-    get_effective_status,
+    get_shown_status,
     list_exempt_cases,
 )
 
@@ -275,7 +275,7 @@ class TerminalReport:
     def _format_metrics(self, record: Record) -> Iterator[str]:
         if not record.metrics:
             return
-        statuses = [get_effective_status(metric, record.anchor) for metric in record.metrics]
+        statuses = [get_shown_status(metric, record.anchor) for metric in record.metrics]
         rows = [_HEADER, *map(_build_row, record.metrics, statuses)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row, status in zip(rows, [None, *statuses], strict=True):

@@ -123,10 +123,10 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
     """Mark the suites with outdated lists of opened files; return `known` with the marked suites.
 
-    The mark is the reason in `unknown_because`, with which every change affects the suite. The list names
-    the files that the agent opened in a stored run. It is outdated if a listed file was edited after this
-    run: with the edit, the agent may open further files. Edits of files in `changed` do not count, because
-    they affect the suite anyway. Files that git does not track do not count, either.
+    The mark is the reason in `always_affected_because`, with which every change affects the suite. The list
+    names the files that the agent opened in a stored run. It is outdated if a listed file was edited after
+    this run: with the edit, the agent may open further files. Edits of files in `changed` do not count,
+    because they affect the suite anyway. Files that git does not track do not count, either.
 
     Raises:
         UnknownChangeError: git fails.
@@ -151,7 +151,8 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
         members = [each.eval_set_id for each in eval_sets if each.display_name in names]
         first = next((outdated[name] for name in members if name in outdated), "")
         why = f"has a list of opened files from before {first} changed"
-        return replace(suite, unknown_because=suite.unknown_because or why) if first else suite
+        known_why = suite.always_affected_because
+        return replace(suite, always_affected_because=known_why or why) if first else suite
 
     return replace(known, suites=tuple(map(mark, known.suites))) if outdated else known
 
@@ -159,8 +160,8 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     """Mark the suites with opened files that git does not track; return `known` with the marked suites.
 
-    The mark is the reason in `unknown_because`, with which every change affects the suite: git cannot tell
-    whether these files changed. The reason names one of the files. Files that a glob in `known.ignored`
+    The mark is the reason in `always_affected_because`, with which every change affects the suite: git cannot
+    tell whether these files changed. The reason names one of the files. Files that a glob in `known.ignored`
     matches do not count.
 
     Raises:
@@ -175,7 +176,8 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 
     def mark(suite: SuiteScope) -> SuiteScope:
         first = min(suite.opened & hidden, default="")
-        return replace(suite, unknown_because=f"opens {first}, which git does not track") if first else suite
+        why = f"opens {first}, which git does not track"
+        return replace(suite, always_affected_because=why) if first else suite
 
     return replace(known, suites=tuple(map(mark, known.suites)))
 
@@ -249,12 +251,12 @@ def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteS
         is_planned = not planned.isdisjoint(paths)
         files = frozenset(own for path in {*named, *paths} for own in _list_own_files(plan, path))
         members = [suite.eval_set.eval_set_id for suite in plan.suites if suite.eval_set.path in paths]
-        opened, unknown_because = _join_tracked_files(tracked, members, has_globs=bool(section.affects))
-        yield SuiteScope(name, (name,), files, section.affects, opened, unknown_because, is_planned)
+        opened, why = _join_tracked_files(tracked, members, has_globs=bool(section.affects))
+        yield SuiteScope(name, (name,), files, section.affects, opened, why, is_planned)
     for path, suite in left.items():
         name = path or suite.eval_set.eval_set_id
-        opened, unknown_because = _join_tracked_files(tracked, [suite.eval_set.eval_set_id], has_globs=False)
-        yield SuiteScope(name, (name,), frozenset(_list_own_files(plan, path)), (), opened, unknown_because)
+        opened, why = _join_tracked_files(tracked, [suite.eval_set.eval_set_id], has_globs=False)
+        yield SuiteScope(name, (name,), frozenset(_list_own_files(plan, path)), (), opened, why)
 
 
 def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:

@@ -51,7 +51,7 @@ class CostEstimate:
     """Duration of all conversations, in seconds, at the given concurrency."""
     source: str
     """Branch and commit of the baseline, such as `main@1a2b3c4`; its path if both are unknown."""
-    unknown: int = 0
+    cases_without_stored_runs: int = 0
     """Number of cases without stored runs; each of these cases counts as the average of the other cases."""
     agent_is_silent: bool = False
     """True if the agent reported its usage in none of the stored runs."""
@@ -106,7 +106,7 @@ def estimate_cost(
             sum(each.seconds * runs for each, runs in rows) / concurrency, *(each.seconds for each, _ in rows)
         ),
         source="@".join(filter(None, (newest.branch, (newest.commit or "")[:7]))) or baseline.path,
-        unknown=len(planned_runs) - len(asked),
+        cases_without_stored_runs=len(planned_runs) - len(asked),
         agent_is_silent=not spoken,
     )
 
@@ -136,7 +136,7 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
     return sum(parts, UsageEstimate()).scale_usage(1 / len(parts))
 
 
-def find_metrics_with_other_judge(
+def find_changed_judged_metrics(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
     """Return the names of judged metrics that the baseline lacks, or has with a different fingerprint.
@@ -204,9 +204,9 @@ def _describe_unknowns(estimate: CostEstimate, others: Collection[str], growth: 
     unpriced = {"the agent": estimate.agent, "judging": estimate.judges, "the users": estimate.users}
     if names := [name for name, part in unpriced.items() if part.lacks_price]:
         yield f"What {' and '.join(names)} cost is not known."
-    if estimate.unknown:
-        are = "is" if estimate.unknown == 1 else "are"
-        cases = pluralize(estimate.unknown, "case")
+    if estimate.cases_without_stored_runs:
+        are = "is" if estimate.cases_without_stored_runs == 1 else "are"
+        cases = pluralize(estimate.cases_without_stored_runs, "case")
         yield f"{cases} {are} not in the baseline: taken for the average of the others."
     for name in others:
         yield f"{name} was judged otherwise in the baseline, or not at all: it may cost more or less."

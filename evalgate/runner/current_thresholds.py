@@ -22,7 +22,7 @@ class CurrentCases:
 
     gating: Mapping[CaseKey, CasePolicy] | None = None
     """Policies of the cases that can close the gate; None: the eval sets are unknown, so all cases count."""
-    silent: frozenset[CaseKey] = frozenset()
+    non_gating: frozenset[CaseKey] = frozenset()
     """Cases that cannot close the gate: quarantined cases, and imported cases that were not reviewed yet."""
     problem: str = ""
     """Reason, as part of a sentence, why weights and quarantine of cases are not known. "" if they are known,
@@ -46,7 +46,7 @@ class CurrentCases:
         known = self.gating
         if known is None:
             return baseline
-        kept = (case for case in baseline.cases if case.key in known or case.key in self.silent)
+        kept = (case for case in baseline.cases if case.key in known or case.key in self.non_gating)
         return replace(baseline, cases=tuple(kept))
 
     def describe_counted_cases(self, baseline: Baseline) -> str:
@@ -58,24 +58,26 @@ class CurrentCases:
         if self.problem:
             counted = pluralize(stored, "stored case")
             return f"Weights (`cases`) and `gate.quarantine` do not count in {counted}: {self.problem}"
-        silent = sum(case.key in self.silent for case in baseline.cases)
-        gone = stored - silent - len(self.select_gating_cases(baseline).cases)
-        return describe_left_out_cases(stored, silent, gone)
+        non_gating = sum(case.key in self.non_gating for case in baseline.cases)
+        gone = stored - non_gating - len(self.select_gating_cases(baseline).cases)
+        return describe_left_out_cases(stored, non_gating, gone)
 
 
-def describe_left_out_cases(stored: int, silent: int, gone: int) -> str:
+def describe_left_out_cases(stored: int, non_gating: int, gone: int) -> str:
     """Return a sentence that says how many of the `stored` cases count; "" if all of them do.
 
-    `silent` of the cases cannot close the gate, and `gone` are in no eval set of today.
+    `non_gating` of the cases cannot close the gate, and `gone` are in no eval set of today.
     """
     reasons = []
-    if silent:
-        reasons.append(f"{silent:,} cannot close the gate (quarantined, or imported and not reviewed yet)")
+    if non_gating:
+        reasons.append(
+            f"{non_gating:,} cannot close the gate (quarantined, or imported and not reviewed yet)"
+        )
     if gone:
         reasons.append(f"{gone:,} {'is' if gone == 1 else 'are'} no longer in the eval sets")
     if not reasons:
         return ""
-    counted = stored - silent - gone
+    counted = stored - non_gating - gone
     verb = "counts" if 1 in {counted, stored} else "count"
     return f"{counted:,} of {pluralize(stored, 'stored case')} {verb}: {' and '.join(reasons)}."
 
@@ -100,7 +102,7 @@ def load_current_cases(config: Config, folder: Path, thresholds_file: str | None
         )
     except InvalidInputError as error:
         return CurrentCases(problem=_describe_problems(error))
-    gating, silent = dict[CaseKey, CasePolicy](), set[CaseKey]()
+    gating, non_gating = dict[CaseKey, CasePolicy](), set[CaseKey]()
     for suite in suites:
         for case in suite.eval_set.cases:
             key = suite.eval_set.eval_set_id, case.eval_id
@@ -108,8 +110,8 @@ def load_current_cases(config: Config, folder: Path, thresholds_file: str | None
             if case_policy.quarantine is None and case.status != "observed":
                 gating[key] = case_policy
             else:
-                silent.add(key)
-    return CurrentCases(gating, frozenset(silent))
+                non_gating.add(key)
+    return CurrentCases(gating, frozenset(non_gating))
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:

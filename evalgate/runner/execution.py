@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 class RunHooks:
     """Callbacks of a run of the gate; by default they do nothing.
 
-    The order of events is: `tell` is called, the agent's processes start, `while_starting` is called, the
-    agent's entry point is found, the journal is opened, `on_begin` is called, the agent's first turn begins.
+    The order of events is: `on_usage_notice` is called, the agent's processes start, `while_starting` is
+    called, the agent's entry point is found, the journal is opened, `on_begin` is called, the agent's first
+    turn begins.
     """
 
-    tell: Callable[[str], object] = lambda _: None
+    on_usage_notice: Callable[[str], object] = lambda _: None
     """Called with each notice about expected usage, before any usage: the user can still stop the run."""
     while_starting: Callable[[], None] = lambda: None
     """Called once while the agent starts, for work that then costs no extra time."""

@@ -10,7 +10,7 @@ from evalgate.core.formatting import join_quoted, pluralize
 from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, Record, RunResult
-from evalgate.gating.score_tables import build_row_name, build_score_tables, is_line_table
+from evalgate.gating.score_tables import build_row_name, build_score_tables, is_report_row_table
 from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.variant_matrix import (
     UsageFigure,
@@ -98,7 +98,7 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
         tables = build_score_tables(record.cases, reference, statistics)
         named: dict[str, ScoreTable] = {}
         for key, table in tables.items():
-            if is_line_table(key) or table.rule.is_figure:
+            if is_report_row_table(key) or table.rule.is_figure:
                 continue
             name = key.partition("\0")[0]
             # A metric with the same name but other options, in another eval set, is another metric.

@@ -212,7 +212,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. Without `run_options.checkpoints`, the journal is closed at the end.
+    `hooks` gets the expected usage. Without `run_options.checkpoints`, the journal is closed at the end.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -234,7 +234,7 @@ def prepare_run(
         agent = build_plan_agent(plan)
         execution = PlanExecution(run_results, agent, choose_run_strategy(plan, statistics, baseline))
         for sentence in _estimate_run(plan, execution.count_planned_runs, baseline):
-            hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
+            hooks.on_usage_notice(sentence)  # nothing has been spent yet: the user can still stop
         yield PreparedRun(
             plan=plan,
             agent=agent,
@@ -370,7 +370,7 @@ def _estimate_run(
 ) -> Iterator[str]:
     if baseline is None:
         return
-    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_metrics_with_other_judge
+    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_changed_judged_metrics
 
     planned_runs = count_runs()
     found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
@@ -384,7 +384,7 @@ def _estimate_run(
         for case in suite.eval_set.cases
     }
     growth = plan.gate.max_runs / plan.first_runs if plan.runs == "auto" else 1
-    others = find_metrics_with_other_judge(judge_fingerprints, baseline, planned_runs)
+    others = find_changed_judged_metrics(judge_fingerprints, baseline, planned_runs)
     meter = plan.judge_resolver.models.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, growth)
 

@@ -170,7 +170,7 @@ def compare_with_anchor_baseline(
         unmerged_change=describe_unmerged_change(plan.agent_environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
-        cleared={
+        cleared_by_control={
             build_metric_table_name(each.name, each.fingerprint)
             for each in answered
             if each.answer not in ("broke", None)

@@ -20,14 +20,15 @@ NO_RECORDING = "no_recording"
 """Kind of failure: the record has no run of the case, or a run with other user messages."""
 
 
-async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
+async def score_record(record: Record, plan: Plan, redact_case: Callable[[EvalCase], EvalCase]) -> Record:
     """Score the runs of a record with the metrics of a plan, and decide the verdict without a baseline.
 
-    `hide` redacts a case in the same way as the record was redacted, so that texts of both can be compared.
+    `redact_case` redacts a case in the same way as the record was redacted, so that texts of both can be
+    compared.
     """
     plan = plan.drop_baseline()
     run_results = RunResults(plan, SilentProgress(), RunStart())
-    await score_stored_runs(run_results, collect_stored_runs(record, plan.suites, hide), hide)
+    await score_stored_runs(run_results, collect_stored_runs(record, plan.suites, redact_case), redact_case)
     timing = RunTiming(record.created_at, record.duration_s)
     scored = build_record(plan, run_results, choose_statistics(plan, None), None, timing)
     unused = describe_unused_cases(record, plan.suites)
@@ -35,12 +36,14 @@ async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], Ev
 
 
 async def score_stored_runs(
-    run_results: RunResults, stored: Mapping[int, Sequence[CaseRun]], hide: Callable[[EvalCase], EvalCase]
+    run_results: RunResults,
+    stored: Mapping[int, Sequence[CaseRun]],
+    redact_case: Callable[[EvalCase], EvalCase],
 ) -> None:
     """Score stored runs with the metrics of the plan, and add them to `run_results`.
 
     `stored` has the runs of each case, by the index of the case in the plan. If a judge is unreliable,
-    nothing is scored. `hide` redacts a case in the same way as the stored runs were redacted.
+    nothing is scored. `redact_case` redacts a case in the same way as the stored runs were redacted.
     """
     plan = run_results.plan
     async with plan.judge_resolver.models, close_metrics(plan.bound_metrics):
@@ -50,7 +53,7 @@ async def score_stored_runs(
 
         async def score_in_slot(index: int, run: CaseRun) -> None:
             async with slots:
-                request = RunRequest(hide(run_results.case_index.get_case(index)), run.run, index)
+                request = RunRequest(redact_case(run_results.case_index.get_case(index)), run.run, index)
                 await run_results.score_finished_run(request, run)
 
         async with asyncio.TaskGroup() as group:
@@ -60,21 +63,21 @@ async def score_stored_runs(
 
 
 def collect_stored_runs(
-    record: Record, suites: Sequence[Suite], hide: Callable[[EvalCase], EvalCase]
+    record: Record, suites: Sequence[Suite], redact_case: Callable[[EvalCase], EvalCase]
 ) -> Mapping[int, Sequence[CaseRun]]:
     """Return the stored runs of every case of the suites, by the index of the case.
 
     Follow-up runs (further runs that check a failure) are left out. A run has the outcome `not_run`, and a
     failure with the reason, in two cases: the user messages of the case have changed since the run, or the
-    record has no run of the case. `hide` redacts a case in the same way as the record was redacted, so that
-    the messages can be compared.
+    record has no run of the case. `redact_case` redacts a case in the same way as the record was redacted, so
+    that the messages can be compared.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}
     for index, (suite, case) in enumerate(CaseIndex(suites).iter_cases()):
         runs = [run for run in stored.get(_get_key(suite, case), ()) if not run.confirms]
         absent = _refuse_run(1, "the record has no run of this case")
-        found[index] = [_build_case_run(hide(case), run) for run in runs] or [absent]
+        found[index] = [_build_case_run(redact_case(case), run) for run in runs] or [absent]
     return found
 
 

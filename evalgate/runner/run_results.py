@@ -162,7 +162,7 @@ class RunResults:
             models = self.plan.judge_resolver.models
             judge_calls, all_calls = models.under_way["judge"], sum(models.under_way.values())
             unfinished = ModelUsage(calls=judge_calls, unpriced=judge_calls)
-            unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls)
+            unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, calls_without_tokens=all_calls)
             used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, models.meter.spent + unmetered)
             self._run_start.journal.record_usage(used)
 

@@ -11,7 +11,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import CaseResult, Record
 from evalgate.datasets.large.lazy_runs import read_shard_case
 from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
-from evalgate.system.files import is_readable_name
+from evalgate.system.files import is_non_folder
 from evalgate.system.globs import find_matches
 
 
@@ -32,7 +32,7 @@ def _expand_pattern(pattern: str, folder: Path) -> list[str]:
         return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
-    return sorted(name for name in find_matches(pattern, folder) if is_readable_name(folder / name))
+    return sorted(name for name in find_matches(pattern, folder) if is_non_folder(folder / name))
 
 
 def read_shard(path: Path, shown_as: str) -> Record:

@@ -61,7 +61,7 @@ class Suite:
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
         """Return the metrics that score the case, with the thresholds of the case's policy applied."""
         metrics = self.metrics
-        if self.selects_cases:
+        if self.has_metrics_for_some_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
         case_thresholds = self.get_case_policy(case).thresholds
         if not case_thresholds:
@@ -77,7 +77,7 @@ class Suite:
         return self if len(kept) == len(self.metrics) else replace(self, metrics=tuple(kept))
 
     @cached_property
-    def selects_cases(self) -> bool:
+    def has_metrics_for_some_cases(self) -> bool:
         """Return True if a metric scores only some of the cases, so that cases differ in their metrics."""
         return any(bound.cases is not None for bound in self.metrics)
 
@@ -270,7 +270,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
     """
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
-        if suite.selects_cases:
+        if suite.has_metrics_for_some_cases:
             from evalgate.runner.check_scopes import find_unscored_cases
 
             yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.thresholds)

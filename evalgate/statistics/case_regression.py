@@ -173,7 +173,7 @@ def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
 class BreakageCriteria:
     """Numbers of runs after which a failing case is called broken; only its first runs count."""
 
-    in_a_row: int
+    failures_in_a_row: int
     """A case is broken if this number of runs was made, and all of them failed."""
     with_one_pass: int | None
     """A case is also broken if this number of runs was made, and only one of them passed. It is larger than
@@ -188,7 +188,7 @@ class BreakageCriteria:
 
         Only the first runs count, up to the numbers in the fields. So a `broke` or `flake` is final.
         """
-        if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
+        if len(misses) >= self.failures_in_a_row and all(misses[: self.failures_in_a_row]):
             return "broke"
         if self.with_one_pass is None:
             return "open" if all(misses) else "flake"
@@ -206,13 +206,13 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
         flaky: number of flaky cases (or of flaky ways of failing) of the suite, from `estimate_flaky`.
         most: largest number of runs that the case may get as long as none of them passed.
     """
-    in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
-    for runs in range(in_a_row + 1, get_max_runs(most) + 1):
-        # Possible places of the one pass: after `in_a_row` failures the case would already be called broken.
-        orders = in_a_row
+    failures_in_a_row = _count_failures_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
+    for runs in range(failures_in_a_row + 1, get_max_runs(most) + 1):
+        # Possible places of the one pass: after `failures_in_a_row` failures, the case would be broken.
+        orders = failures_in_a_row
         if flaky * orders * _compute_flaky_chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
-            return BreakageCriteria(in_a_row, runs)
-    return BreakageCriteria(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
+            return BreakageCriteria(failures_in_a_row, runs)
+    return BreakageCriteria(_count_failures_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
 
 
 def get_max_runs(most: int) -> int:
@@ -223,7 +223,7 @@ def get_max_runs(most: int) -> int:
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 
 
-def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
+def _count_failures_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
     for misses in range(min(LEAST_MISSES, most), most):
         if rarity * _compute_flaky_chance(baseline_runs, misses) <= 1:
             return misses

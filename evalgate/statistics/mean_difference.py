@@ -225,27 +225,27 @@ class MeanDifference:
     run_deviation: float = 0.0
     """Standard deviation of the average of one round, in which the candidate runs every case once. It is
     estimated from the runs of baseline and candidate together."""
-    is_bounded: bool = True
-    """False: scores are shares of logarithms (`LogShares`), and the drop's interval may exceed -1 to 1."""
+    is_figure: bool = False
+    """True: scores are shares of logarithms (`LogShares`), and the drop's interval may exceed -1 to 1."""
 
     @property
     def low(self) -> float:
         """Return the lower end of the interval of the drop."""
         low = self.drop - self.half
-        return max(-1.0, low) if self.is_bounded else low
+        return low if self.is_figure else max(-1.0, low)
 
     @property
     def high(self) -> float:
         """Return the upper end of the interval of the drop: the largest plausible loss."""
         high = self.drop + self.half
-        return min(1.0, high) if self.is_bounded else high
+        return high if self.is_figure else min(1.0, high)
 
 
 def compare_means(
     pairs: Sequence[Pair],
     *,
     alpha: float,
-    is_bounded: bool = True,
+    is_figure: bool = False,
     planned_runs: int | None = None,
 ) -> MeanDifference:
     """Compare the candidate's weighted mean with the baseline's.
@@ -253,7 +253,8 @@ def compare_means(
     Args:
         pairs: cases with scores on both sides, at least one.
         alpha: one-sided level of the fields `half` and `noise` of the result.
-        is_bounded: True if scores are from 0 to 1 by nature. False: use the interval of Student's t.
+        is_figure: True if scores are shares of measured figures (`MetricRule.is_figure`): use the interval
+            of Student's t. False if scores are from 0 to 1 by nature.
         planned_runs: number of runs of each case for `planned_deviation`; None: the runs made.
     """
     total = math.fsum(pair.weight for pair in pairs)
@@ -262,7 +263,7 @@ def compare_means(
     tail = compute_suite_tail(pairs, drop, luck)
     unpooled = math.fsum(_compute_unpooled_variance(pair, total) for pair in pairs)
     # Take the larger variance: the pooled one is right if nothing changed, the unpooled one if something did.
-    half = _compute_interval_half(pairs, max(luck, unpooled), alpha, is_bounded=is_bounded)
+    half = _compute_interval_half(pairs, max(luck, unpooled), alpha, is_figure=is_figure)
     ahead = math.fsum(
         _compute_permutation_variance(pair, total, planned_runs or len(pair.candidate)) for pair in pairs
     )
@@ -283,7 +284,7 @@ def compare_means(
         run_deviation=math.sqrt(
             math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in pairs)
         ),
-        is_bounded=is_bounded,
+        is_figure=is_figure,
     )
 
 
@@ -300,10 +301,8 @@ def estimate_detectable_growth(change: MeanDifference, max_drop: float, level: f
     return max_drop + reach * change.planned_deviation
 
 
-def _compute_interval_half(
-    pairs: Sequence[Pair], variance: float, alpha: float, *, is_bounded: bool
-) -> float:
-    if not is_bounded:
+def _compute_interval_half(pairs: Sequence[Pair], variance: float, alpha: float, *, is_figure: bool) -> float:
+    if is_figure:
         # One run on both sides has one degree of freedom: their difference, as in a paired test.
         freedom = sum(max(1, len(pair.baseline) + len(pair.candidate) - 2) for pair in pairs)
         return compute_student_quantile(alpha, freedom) * math.sqrt(variance)

@@ -185,7 +185,7 @@ def _compare_metric_means(
     return compare_means(
         scores.pairs,
         alpha=parameters.alpha,
-        is_bounded=not rule.is_figure,
+        is_figure=rule.is_figure,
         planned_runs=None if parameters.runs else stage.planned_runs,
     )
 
@@ -233,7 +233,7 @@ def _check_average(
     elif level is not None:
         verdict, reason = decide_mean_verdict(change, rule, level.fail, level.doubt)
         can_tell = reason != "likely_luck" or can_detect_total_drop(
-            pairs, level.doubt, is_bounded=not rule.is_figure
+            pairs, level.doubt, is_figure=rule.is_figure
         )
         if not can_tell:
             verdict, reason = "inconclusive", "noisy_drop"
@@ -284,16 +284,16 @@ def _decide_drop_verdict(
     return ("inconclusive", "noisy_drop") if doubtful else ("pass", "likely_luck")
 
 
-def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
+def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_figure: bool = False) -> bool:
     """Return True if the largest possible drop would have a p of at most `doubt`.
 
-    After the largest drop, all candidate runs score 0 (below 0 if `is_bounded` is False). With few runs, such
-    as one run on each side of two cases, even this drop has a larger p. Then luck can explain every drop.
+    After the largest drop, all candidate runs score 0 (below 0 if `is_figure`). With few runs, such as
+    one run on each side of two cases, even this drop has a larger p. Then luck can explain every drop.
     """
     # -1 thousandth: a figure may be larger than all stored figures, and then its share is smaller than 0.
-    lowest = 0 if is_bounded else -1
+    lowest = -1 if is_figure else 0
     worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]
-    return is_within_level(compare_means(worst, alpha=doubt, is_bounded=is_bounded).p, doubt)
+    return is_within_level(compare_means(worst, alpha=doubt, is_figure=is_figure).p, doubt)
 
 
 _THRESHOLD_REASONS: Mapping[Literal["minimum", "reliability"], Mapping[MetricVerdict, Reason]] = {

@@ -61,23 +61,25 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
         for pair in pairs
         if compute_score_mean(pair.baseline) - compute_score_mean(pair.candidate) >= case_drop - EPSILON
     }
-    laws = Counter((tuple(sorted(pair.baseline + pair.candidate)), len(pair.candidate)) for pair in pairs)
+    case_counts = Counter(
+        (tuple(sorted(pair.baseline + pair.candidate)), len(pair.candidate)) for pair in pairs
+    )
     for threshold in sorted(set(p_values.values()), reverse=True):
         named = tuple(case for case, p in p_values.items() if p <= threshold)
-        if _is_within_discovery_budget(laws, threshold, rate * len(named)):
+        if _is_within_discovery_budget(case_counts, threshold, rate * len(named)):
             return named
     return ()
 
 
 def _is_within_discovery_budget(
-    laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
+    case_counts: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
     """Return True if, by luck alone, at most `most` cases are expected to have a p up to the threshold.
 
-    `laws` maps (pooled scores, number of candidate runs) to the number of cases that have both alike.
+    `case_counts` maps (pooled scores, number of candidate runs) to the number of cases that have both alike.
     """
     expected = 0.0
-    for (pooled, runs), count in laws.items():
+    for (pooled, runs), count in case_counts.items():
         expected += count * find_largest_p(pooled, runs, threshold)
         if expected > most + EPSILON:
             return False

@@ -235,7 +235,7 @@ class DropModel:
 
     def _simulate_rounds(self, drop: float, most: int, spread: _Spread, cases: int) -> float:
         """Return the share of 1,000 simulated runs with `runs: auto` in which the average closes the gate."""
-        stages = self._build_stages(drop, most, spread, cases)
+        stages = self._build_round_decisions(drop, most, spread, cases)
         dice = random.Random(0)  # noqa: S311 - reproducible, and guards no secret
         lost, closed = self._compute_loss(drop), 0
         for _ in range(_TRIALS):
@@ -248,12 +248,14 @@ class DropModel:
                     break
         return closed / _TRIALS
 
-    def _build_stages(self, drop: float, most: int, spread: _Spread, cases: int) -> list["_Stage"]:
+    def _build_round_decisions(
+        self, drop: float, most: int, spread: _Spread, cases: int
+    ) -> list["_RoundDecision"]:
         """Return the decisions of `runs: auto`: one stage after each of `most` rounds."""
         before = self._measure_spread(0.0, most, cases)
         interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
         return [
-            _Stage(
+            _RoundDecision(
                 rounds=rounds,
                 left=1 / rounds - 1 / most,
                 quantile=self._quantile if rounds == most else interim,
@@ -288,7 +290,7 @@ class _Line:
 
 
 @frozen
-class _Stage:
+class _RoundDecision:
     """Decision of `runs: auto` after a number of rounds."""
 
     rounds: int

@@ -137,7 +137,7 @@ def estimate_stored_growth(
     kept = {case: normalize_scores(each[-parameters.baseline_keep :], case) for case, each in shares.items()}
     pairs = _pair_with_itself({case: scores for case, scores in kept.items() if scores}, weights)
     planned = parameters.runs or parameters.max_runs
-    change = compare_means(pairs, alpha=parameters.alpha, is_bounded=False, planned_runs=planned)
+    change = compare_means(pairs, alpha=parameters.alpha, is_figure=True, planned_runs=planned)
     return estimate_detectable_growth(change, max_drop, parameters.alpha * parameters.averages_share)
 
 

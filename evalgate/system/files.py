@@ -126,7 +126,7 @@ def read_input_text(path: Path, shown_as: str) -> str:
     return decode_text(data, shown_as)
 
 
-def is_readable_name(path: Path) -> bool:
+def is_non_folder(path: Path) -> bool:
     """Return True if `path` exists and is not a folder.
 
     True is returned for pipes and devices, too: reading them raises an error that names the kind of file.

@@ -155,7 +155,7 @@ class AttemptView:
     """Failed attempt at a run, after which the run was repeated."""
 
     words: str
-    left: ClippedText | None
+    crash_output: ClippedText | None
     """Traceback of the agent, or the end of its standard error; None if there is neither."""
 
 
@@ -168,7 +168,7 @@ class RunComparison:
     word: str
     facts: tuple[str, ...]
     failure: str
-    left: ClippedText | None
+    crash_output: ClippedText | None
     """Traceback of the agent, or the end of its standard error; None if there is neither."""
     attempts: tuple[AttemptView, ...]
     turns: tuple[TurnComparison, ...]
@@ -262,7 +262,7 @@ def build_case_line(entry: CaseEntry) -> CaseLine:
 
 def _list_remarks(entry: CaseEntry) -> Iterator[str]:
     if "flaky" in entry.kinds:
-        yield f"flaky: {entry.passed} of {len(entry.case.runs)} runs passed"
+        yield f"flaky: {entry.passed_if_flaky} of {len(entry.case.runs)} runs passed"
     if entry.case.quarantine is not None:
         yield "quarantined"
     elif entry.case.observed:

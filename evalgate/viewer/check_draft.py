@@ -181,12 +181,12 @@ def read_checks(form: Form) -> list[DraftCheck]:
 
 
 def build_checks(
-    drafts: Sequence[DraftCheck], held: Mapping[str, Mapping[str, Any]]
+    drafts: Sequence[DraftCheck], stored_checks: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the checks of a form by name, and a message for each wrong form field, such as `k0.rest`.
 
-    `held` has the checks in the case notes by name. If the user did not change the conditions of a check, the
-    conditions in `held` are returned.
+    `stored_checks` has the checks in the case notes by name. If the user did not change the conditions of a
+    check, the conditions in `stored_checks` are returned.
     """
     errors: dict[str, str] = {}
     checks: dict[str, dict[str, Any]] = {}
@@ -194,8 +194,8 @@ def build_checks(
         prefix, name = f"k{at}", draft.name.strip()
         if name in checks:
             errors[f"{prefix}.name"] = f"there is another check {name!r} above"
-        if draft.source in held and _shows_same(draft, held[draft.source]):
-            checks[name] = dict(held[draft.source])
+        if draft.source in stored_checks and _shows_same(draft, stored_checks[draft.source]):
+            checks[name] = dict(stored_checks[draft.source])
         else:
             checks[name] = _build_check(prefix, draft, errors)
     return checks, errors

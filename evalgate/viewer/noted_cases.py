@@ -138,17 +138,19 @@ def change_noted_case(
 
 
 def _list_changed_checks(
-    held: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
+    stored_checks: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any] | None]:
     """Return the new and changed checks by name, and the names of removed checks with the value None.
 
-    `held` has the checks in the notes, `wanted` the checks that shall replace them.
+    `stored_checks` has the checks in the notes, `wanted` the checks that shall replace them.
     """
-    removed: dict[str, Mapping[str, Any] | None] = {name: None for name in held if name not in wanted}
+    removed: dict[str, Mapping[str, Any] | None] = {
+        name: None for name in stored_checks if name not in wanted
+    }
     return removed | {
         name: conditions
         for name, conditions in wanted.items()
-        if name not in held or not is_same_json(dict(held[name]), dict(conditions))
+        if name not in stored_checks or not is_same_json(dict(stored_checks[name]), dict(conditions))
     }
 
 

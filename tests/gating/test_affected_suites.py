@@ -83,8 +83,10 @@ def test_files_that_decide_what_is_installed_concern_all_suites_whatever_is_decl
 
 
 def test_a_suite_without_globs_is_concerned_by_every_file_that_is_not_ignored() -> None:
-    unknown_because = SuiteScope("all", ("all",), frozenset(), (), unknown_because="has no `affects`")
-    rules = ChangeRules((REFUNDS, unknown_because), ("**/*.md",))
+    always_affected_because = SuiteScope(
+        "all", ("all",), frozenset(), (), always_affected_because="has no `affects`"
+    )
+    rules = ChangeRules((REFUNDS, always_affected_because), ("**/*.md",))
     assert explain_file(rules, "agents/refunds/pay.py").suites == ("refunds", "all")
     assert explain_file(rules, "README.md").suites == ()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import evalgate
-from evalgate.agents.host.custom_metric_function import as_agent
+from evalgate.agents.host.custom_metric_function import wrap_metric_as_agent
 from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core.protocols import MetricEnvironment
 from evalgate.core.types import (
@@ -187,7 +187,7 @@ def test_the_function_of_the_guide_runs() -> None:
     exec(snippet, found)
     replies: list[Any] = [{"response": text, "events": []} for text in ("Wait please", "Wait")]
     request = {"case": {}, "run": {"replies": [*replies, None]}, "options": {}}
-    answer = json.loads(as_agent(found["politeness"])(json.dumps(request)))
+    answer = json.loads(wrap_metric_as_agent(found["politeness"])(json.dumps(request)))
     assert answer == {
         "score": 0.5,
         "turns": [{"score": 1.0, "reason": "11 characters"}, {"score": 0.0, "reason": "4 characters"}],

@@ -15,7 +15,7 @@ from evalgate.runner.cost_estimate import (
     UsageEstimate,
     describe_estimate,
     estimate_cost,
-    find_metrics_with_other_judge,
+    find_changed_judged_metrics,
 )
 
 SOURCE = BaselineSource("2026-11-20T00:00:00+00:00", "1a2b3c4d5e6f", "main")
@@ -70,7 +70,7 @@ def test_each_case_counts_as_often_as_it_will_be_run() -> None:
 def test_a_case_that_is_new_is_as_the_others_on_average() -> None:
     found = an_estimate(tea=1, cake=1, milk=2)
 
-    assert found.unknown == 1
+    assert found.cases_without_stored_runs == 1
     assert found.agent == UsageEstimate(240 + 1000 + 2 * 620, 1 + 2 + 2 * 1.5)
     assert found.judges == UsageEstimate(1200 + 2 * 600, 0.5 + 2 * 0.25)
 
@@ -87,8 +87,8 @@ def test_without_a_known_case_nothing_is_guessed(runs: Mapping[str, int]) -> Non
 def test_a_judge_that_is_another_one_is_named() -> None:
     judged = {("s", "tea"): {"m": "1-b", "new": "2-a"}, ("s", "milk"): {"x": "3-a"}}
 
-    assert find_metrics_with_other_judge(judged, BASELINE, wanted(tea=1, milk=1)) == ("m", "new")
-    assert find_metrics_with_other_judge({("s", "tea"): {"m": "1-a"}}, BASELINE, wanted(tea=1)) == ()
+    assert find_changed_judged_metrics(judged, BASELINE, wanted(tea=1, milk=1)) == ("m", "new")
+    assert find_changed_judged_metrics({("s", "tea"): {"m": "1-a"}}, BASELINE, wanted(tea=1)) == ()
 
 
 HEAD = "Estimate: about 14 k tokens (agent 2.4 k, judges 12 k), $15.00, 10 s of conversations for 10 runs, from the usage of the baseline main@1a2b3c4."

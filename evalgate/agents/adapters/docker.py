@@ -186,9 +186,13 @@ class DockerAgentOptions(HttpDialectOptions):
             return WorkerContainerAgent(spec, options)
 
         def build_remote_agent(url: str) -> RemoteAgent:
-            # relocated: an A2A agent's card may name the address that it has elsewhere.
+            # In a container: an A2A agent's card may name the address that it has elsewhere.
             server = AgentServer(
-                url=url, headers=headers, secrets=secrets, relocated=True, connections=context.concurrency
+                url=url,
+                headers=headers,
+                secrets=secrets,
+                is_in_container=True,
+                connections=context.concurrency,
             )
             options = RemoteOptions(
                 timeout_s=context.timeout,

@@ -31,7 +31,7 @@ from evalgate.core.types import EvalCase, Failure
 from evalgate.documents.env_file import describe_read_error, read_env_file
 from evalgate.documents.strict_json import Location
 from evalgate.documents.validation_errors import format_location
-from evalgate.system.files import is_readable_name
+from evalgate.system.files import is_non_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -329,7 +329,7 @@ class ContainerSpecBuilder:
         found: dict[str, str] = {}
         for each in service.env_file:
             path = self._composition.folder / each.path
-            if is_readable_name(path) or each.required:
+            if is_non_folder(path) or each.required:
                 found |= self._read_env_file(name, path, each.path)
         return {**found, **self._fill_missing_values(service.environment)}
 

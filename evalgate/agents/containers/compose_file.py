@@ -15,7 +15,7 @@ from evalgate.documents.config_file import ConfigDocument, parse_yaml
 from evalgate.documents.env_file import describe_read_error, read_env_file
 from evalgate.documents.strict_json import Location
 from evalgate.documents.validation_errors import format_location, validate_model
-from evalgate.system.files import is_readable_name, read_text
+from evalgate.system.files import is_non_folder, read_text
 
 # The empty group `wrong` matches every other `$`: a typing error is then reported, and not passed on.
 _VARIABLE = re.compile(
@@ -266,7 +266,7 @@ def find_compose_file(folder: Path, named: str | None) -> Path:
         InvalidInputError: there is no such file.
     """
     names = (named,) if named is not None else DEFAULT_NAMES
-    found = next((folder / name for name in names if is_readable_name(folder / name)), None)
+    found = next((folder / name for name in names if is_non_folder(folder / name)), None)
     if found is None:
         listed = " or ".join(names)
         raise InvalidInputError(f"`agent.service` needs a Compose file: there is no {listed} in {folder}")
@@ -305,7 +305,7 @@ def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
     Raises:
         InvalidInputError: the file cannot be read.
     """
-    if not is_readable_name(path):
+    if not is_non_folder(path):
         return {}
     try:
         return read_env_file(path)

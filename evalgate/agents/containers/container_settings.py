@@ -95,13 +95,14 @@ def find_gate_container(client: "DockerClient") -> str:
     return own if own and find_container_network(client, own) != "host" else ""
 
 
-def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
-    """Return the network in which the gate's container `own` and the container of `spec` reach each other.
+def find_shared_network(client: "DockerClient", gate_container: str, spec: ContainerSpec) -> str:
+    """Return the network in which `gate_container` and the container of `spec` reach each other.
 
-    If `spec` has the default network, `bridge`, this is the first network of `own`. Otherwise, it is the
-    network of `spec`.
+    If `spec` has the default network, `bridge`, this is the first network of `gate_container`. Otherwise, it
+    is the network of `spec`.
     """
-    return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
+    network = spec.limits.network
+    return find_container_network(client, gate_container) if network == "bridge" else network
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:

@@ -35,7 +35,7 @@ from .errors import UnusableEntryError, summarize_error
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def as_agent(function: object) -> Callable[[str], Any]:
+def wrap_metric_as_agent(function: object) -> Callable[[str], Any]:
     """Wrap a metric's function as an agent that answers a JSON request with a JSON score.
 
     If `function` is a coroutine function, the returned function is one, too. The returned function raises

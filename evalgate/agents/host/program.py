@@ -115,9 +115,9 @@ def _find_agent(loop: asyncio.AbstractEventLoop, entry: str, options: dict[str, 
         verify_code(options["home"], options["digest"])
     found = load_entry(entry, options.get("home"))
     if options.get("metric"):
-        from .custom_metric_function import as_agent
+        from .custom_metric_function import wrap_metric_as_agent
 
-        return as_agent(found)
+        return wrap_metric_as_agent(found)
     return found
 
 

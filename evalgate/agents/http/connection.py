@@ -138,7 +138,7 @@ class AgentServer:
     """True if the certificate must be valid."""
     ca_file: Path | None = None
     """PEM file of the certificates that are trusted instead of the system's; None: the system's."""
-    relocated: bool = False
+    is_in_container: bool = False
     """True if the server runs in a container.
 
     An address that such a server reports as its own is valid only in the container: its scheme, host and port
@@ -172,7 +172,7 @@ def create_http_client(server: AgentServer, *, keepalive: bool) -> "ClientSessio
         # Only for connecting: the turn's timer limits the rest, except for pauses that evalgate makes.
         timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
         # Not `trust_env`: aiohttp would read the user's .netrc, in a thread, for each request.
-        proxy=None if server.relocated else find_proxy(server.url),
+        proxy=None if server.is_in_container else find_proxy(server.url),
     )
 
 
@@ -239,10 +239,10 @@ class AgentConnection:
     def relocate_url(self, address: str) -> str:
         """Return the URL at which evalgate reaches `address`, which the server reported as its own.
 
-        If the server runs in a container (`relocated`), `address` gets the scheme, host and port of the
+        If the server runs in a container (`is_in_container`), `address` gets the scheme, host and port of the
         server's `url`. Otherwise, the address is returned unchanged.
         """
-        if not self._server.relocated:
+        if not self._server.is_in_container:
             return address
         reported, known = urlsplit(address), urlsplit(self.url)
         return reported._replace(scheme=known.scheme, netloc=known.netloc).geturl()

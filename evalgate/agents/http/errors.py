@@ -148,7 +148,7 @@ def _describe_payload_error(error: BaseException) -> str:
     return f"{what}: {to_one_line(why, 300)}"
 
 
-def build_flood_error() -> AgentError:
+def build_too_large_error() -> AgentError:
     """Return the error for an answer that is larger than `MAX_ANSWER_BYTES`."""
     return AgentError(Failure("flood", TOO_LARGE))
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from evalgate.agents.http.dialect import pause_turn_timer
-from evalgate.agents.http.errors import EXCERPT_BYTES, build_flood_error, build_format_error
+from evalgate.agents.http.errors import EXCERPT_BYTES, build_format_error, build_too_large_error
 from evalgate.agents.workers.protocol import (
     MAX_ANSWER_BYTES,
     THREAD_PARSE_SIZE,
@@ -136,7 +136,7 @@ async def _iter_pieces(response: "ClientResponse", is_over: IsOver) -> AsyncIter
             return
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
-            raise build_flood_error()
+            raise build_too_large_error()
         yield piece
 
 

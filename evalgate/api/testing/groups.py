@@ -31,7 +31,7 @@ from evalgate.runner.pipeline import PreparedRun, build_record_from_runs
 from evalgate.runner.plan import Plan
 from evalgate.runner.regating import EMPTY_RECORD
 
-MadeRuns = dict[CaseKey, list[bytes]]
+EncodedRuns = dict[CaseKey, list[bytes]]
 """Runs of each case, by case key. `dump_run` encodes a run as bytes, and `load_run` decodes it."""
 
 
@@ -53,7 +53,7 @@ class EvaluationGroup:
     """Eval sets by id, each with all of its cases, also the cases that are not in `selected`."""
     selected: set[CaseKey] = field(default_factory=set)
     """Cases that remain after pytest's selection (`-k`, `-m`, `--lf`)."""
-    asked: set[str] = field(default_factory=set)
+    items_with_result: set[str] = field(default_factory=set)
     """Node ids of the items that have got a result. If such an item asks again, its case is run again."""
     _plan: Plan | None = None
     _running: "BackgroundEvaluation[Any] | None" = None
@@ -94,8 +94,10 @@ class EvaluationGroup:
         """
         with self._redactor.redact_errors(), self._name_options():
             running = self._start()
-            result = running.repeat_case(key) if node_id in self.asked else running.get_result(key)
-        self.asked.add(node_id)
+            result = (
+                running.repeat_case(key) if node_id in self.items_with_result else running.get_result(key)
+            )
+        self.items_with_result.add(node_id)
         found: CaseResult = self._redactor.redact_tree(result)
         return found
 
@@ -141,7 +143,7 @@ class EvaluationGroup:
     def finish(self) -> Any:
         """Wait for the end of the evaluation and return its record. Start the evaluation if necessary.
 
-        In a worker of pytest-xdist, return the encoded runs (`MadeRuns`) instead of a record.
+        In a worker of pytest-xdist, return the encoded runs (`EncodedRuns`) instead of a record.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -184,7 +186,7 @@ def build_redacted_record(prepared_run: PreparedRun) -> Record:
     return redact_record(prepared_run.build_record())
 
 
-def export_runs(prepared_run: PreparedRun) -> MadeRuns:
+def export_runs(prepared_run: PreparedRun) -> EncodedRuns:
     """Encode the runs that a worker made. Cases without a run are left out."""
     keys = [
         (suite.eval_set.eval_set_id, case.eval_id)
@@ -208,7 +210,7 @@ class WorkerMessage:
     sources: tuple[str | EvalSet, ...]
     """The group's eval sets: the path of each file, and the eval sets that are in no file."""
     selected: frozenset[CaseKey]
-    runs: MadeRuns
+    runs: EncodedRuns
     error: str = ""
     """Reason why the evaluation failed, or why the arguments of the pytest marker cannot be sent; "" without
     an error."""
@@ -216,7 +218,7 @@ class WorkerMessage:
 
 def build_message(group: EvaluationGroup) -> WorkerMessage:
     """Finish a group's evaluation in a worker. Return a message with the runs, or with the error."""
-    runs: MadeRuns = {}
+    runs: EncodedRuns = {}
     error = ""
     try:
         runs = group.finish()

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from evalgate.baselines.serialization import dump_baseline, is_baseline, load_baseline_or_results
-from evalgate.ci.github_client import Account, GitHubConnection, open_connection, retry_transient
+from evalgate.ci.github_client import Account, GitHubConnection, build_connection, retry_transient
 from evalgate.ci.posting import (
     NotFoundError,
     PostError,
@@ -158,7 +158,7 @@ class ArtifactStore:
         try:
             tokens = (self.context.environ.get(name, "").strip() for name in _TOKENS)
             account = Account.from_environment(self.context.environ, next(filter(None, tokens), ""))
-            search = _ArtifactSearch(self, account, open_connection(account, self.patience), deadline)
+            search = _ArtifactSearch(self, account, build_connection(account, self.patience), deadline)
             kept = retry_transient(search.find_newest, self.patience, deadline, jitter=random.random)
         except NotFoundError as error:
             raise InvalidInputError(f"{self.shown_as}: {error} {self._describe_permissions()}") from None

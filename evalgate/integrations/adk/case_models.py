@@ -37,7 +37,7 @@ class GenaiModel(AdkModel):
     """
 
     @classmethod
-    def kept_keys(cls) -> Iterable[str]:
+    def kept_unread_keys(cls) -> Iterable[str]:
         """Return keys of google-genai (up to 3.4) for which the model has no field; evalgate keeps them."""
         return ()
 
@@ -55,7 +55,7 @@ class GenaiModel(AdkModel):
 
         A key counts as misspelt if it resembles a known key, or if `value` lacks a key that metrics read.
         """
-        known = {*cls.model_fields, *cls.kept_keys()}
+        known = {*cls.model_fields, *cls.kept_unread_keys()}
         near = find_similar(key, [*known, *map(to_camel, known)])
         return bool(near) or not cls.has_scored_keys(value)
 
@@ -65,7 +65,7 @@ class AdkFunctionCall(GenaiModel):
 
     @override
     @classmethod
-    def kept_keys(cls) -> Iterable[str]:
+    def kept_unread_keys(cls) -> Iterable[str]:
         return ("partial_args", "will_continue")
 
     @override
@@ -83,7 +83,7 @@ class AdkFunctionResponse(GenaiModel):
 
     @override
     @classmethod
-    def kept_keys(cls) -> Iterable[str]:
+    def kept_unread_keys(cls) -> Iterable[str]:
         return ("parts", "scheduling", "will_continue")
 
     @override
@@ -101,7 +101,7 @@ class AdkPart(GenaiModel):
 
     @override
     @classmethod
-    def kept_keys(cls) -> Iterable[str]:
+    def kept_unread_keys(cls) -> Iterable[str]:
         return PART_KEYS
 
     @override
@@ -124,7 +124,7 @@ class AdkContentBase(GenaiModel):
 
     @override
     @classmethod
-    def kept_keys(cls) -> Iterable[str]:
+    def kept_unread_keys(cls) -> Iterable[str]:
         return ("role",)
 
     @override
@@ -156,7 +156,7 @@ class AdkInvocationEvent(AdkModel):
     """A step of an agent. A turn lists its steps in the order in which they happened."""
 
     @classmethod
-    def kept_keys(cls) -> Iterable[str]:
+    def kept_unread_keys(cls) -> Iterable[str]:
         """Return keys of later releases and of ADK's web UI, which evalgate keeps without reading them."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 

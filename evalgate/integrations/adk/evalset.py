@@ -130,5 +130,5 @@ def _create_reader(document: Document) -> CaseListReader:
         find_snake_or_camel_key,
         cases_key="eval_cases",
         id_key="eval_id",
-        elsewhere=_OF_OLD_LISTS,
+        equivalent_keys=_OF_OLD_LISTS,
     )

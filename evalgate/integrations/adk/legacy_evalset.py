@@ -70,7 +70,9 @@ class AdkLegacyFormat:
         problems: list[Problem] = []
         # No release of Google ADK reads `mock_tool_output`; named here, so that no other key is suggested
         # for it.
-        keys = KeyChecker(document.path, document.find_position, problems, elsewhere={"mock_tool_output": ""})
+        keys = KeyChecker(
+            document.path, document.find_position, problems, equivalent_keys={"mock_tool_output": ""}
+        )
         if is_case_list:
             cases = _build_cases(document, listed, problems, keys)
         else:

@@ -141,7 +141,7 @@ def build_intermediate_data(events: Sequence[Event]) -> dict[str, Any]:
     If the lists `tool_uses`, `tool_responses` and `intermediate_responses` of older files can hold the events
     without loss, the JSON has these lists. Otherwise it has the list `invocation_events`.
     """
-    if not _is_sorted(events):
+    if not _fits_older_lists(events):
         return {"invocation_events": [build_invocation_event(event) for event in events]}
     return omit_empty(
         tool_uses=[_build_function_call(event) for event in events if isinstance(event, ToolCall)],
@@ -155,7 +155,7 @@ def build_intermediate_data(events: Sequence[Event]) -> dict[str, Any]:
 _ORDER = (ToolCall, ToolResult, Message)
 
 
-def _is_sorted(events: Sequence[Event]) -> bool:
+def _fits_older_lists(events: Sequence[Event]) -> bool:
     """Return True if the three lists of older files can hold the events without loss.
 
     The lists do not keep the order of calls, results and messages among each other, or the author of a call

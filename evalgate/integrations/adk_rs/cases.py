@@ -49,7 +49,7 @@ class _AdkRsModel(BaseModel):
 
 class _FunctionCall(_AdkRsModel):
     @classmethod
-    def kept_keys(cls) -> tuple[str, ...]:
+    def kept_unread_keys(cls) -> tuple[str, ...]:
         return ("partial_args", "will_continue")
 
     name: str
@@ -59,7 +59,7 @@ class _FunctionCall(_AdkRsModel):
 
 class _FunctionResponse(_AdkRsModel):
     @classmethod
-    def kept_keys(cls) -> tuple[str, ...]:
+    def kept_unread_keys(cls) -> tuple[str, ...]:
         return ("parts", "scheduling", "will_continue")
 
     name: str = ""
@@ -104,7 +104,7 @@ def _select_content(part: object) -> object:
 
 class _AdkRsPart(_AdkRsModel):
     @classmethod
-    def kept_keys(cls) -> tuple[str, ...]:
+    def kept_unread_keys(cls) -> tuple[str, ...]:
         return ("redacted_thought", *PART_KEYS)
 
     raw: dict[str, Any]

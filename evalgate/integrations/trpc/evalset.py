@@ -46,7 +46,11 @@ class TrpcFormat:
         from evalgate.integrations.trpc.fast_cases import parse_simple_case
 
         reader = CaseListReader(
-            document, find_key_in_any_case, cases_key="evalCases", id_key="evalId", spelled=normalize_key
+            document,
+            find_key_in_any_case,
+            cases_key="evalCases",
+            id_key="evalId",
+            normalize_key=normalize_key,
         )
 
         def make_case(index: int, raw: object) -> EvalCase | None:
@@ -63,7 +67,7 @@ class TrpcFormat:
         """Yield the paths of keys that are ignored when the eval set is read."""
         from evalgate.integrations.trpc.cases import TrpcEvalSetFile
 
-        for found in collect_ignored_keys(TrpcEvalSetFile, document.value, spelled=normalize_key):
+        for found in collect_ignored_keys(TrpcEvalSetFile, document.value, normalize_key=normalize_key):
             yield found.location
 
 

@@ -94,7 +94,7 @@ class _OldPart(BaseModel):
     text: Any = None
 
     @classmethod
-    def kept_keys(cls) -> tuple[str, ...]:
+    def kept_unread_keys(cls) -> tuple[str, ...]:
         return ("function_call", "function_response", *PART_KEYS)
 
 

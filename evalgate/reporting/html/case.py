@@ -44,7 +44,7 @@ _MOST_TAGS = 20
 @frozen
 class _AttemptView:
     what: ClippedText
-    left: ClippedText | None
+    crash_output: ClippedText | None
 
 
 @frozen
@@ -58,7 +58,7 @@ class _RunView:
     status: str
     facts: tuple[str, ...]
     failure: ClippedText | None
-    left: ClippedText | None
+    crash_output: ClippedText | None
     """The agent's traceback, or the end of its standard error; None if neither is known."""
     attempts: tuple[_AttemptView, ...]
     turns: tuple[TurnView, ...]
@@ -151,7 +151,7 @@ def build_line_view(entry: CaseEntry, marks: CaseMarks) -> LineView:
 
 def _list_remarks(entry: CaseEntry) -> Iterator[str]:
     if "flaky" in entry.kinds:
-        yield f"flaky: {entry.passed} of {len(entry.case.runs)} runs passed"
+        yield f"flaky: {entry.passed_if_flaky} of {len(entry.case.runs)} runs passed"
     yield from (kind for kind in ("quarantined", "observed") if kind in entry.kinds)
     if entry.case.protected:
         yield "protected"
@@ -211,7 +211,7 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
     failure = run.failure
     number, _ = finding.turn or (0, None)
     message = budget.take_text(failure.message) if failure else None
-    left = budget.take_text(failure.detail, is_end=True) if failure and failure.detail else None
+    crash_output = budget.take_text(failure.detail, is_end=True) if failure and failure.detail else None
     # The budget is spent in the order of importance, which is not the order on the page.
     turns = _build_turns(run, finding, number if run is finding.run else 0, anchor, budget)
     return _RunView(
@@ -222,7 +222,7 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
         status=classify_run(run).replace("_", "-"),
         facts=tuple(describe_run(run)),
         failure=message,
-        left=left,
+        crash_output=crash_output,
         attempts=tuple(_build_attempts(run.earlier_attempts, budget)),
         turns=turns,
         left_out=len(run.turns) - len(turns),
@@ -293,8 +293,8 @@ def _build_attempts(attempts: Sequence[Attempt], budget: SizeBudget) -> Iterator
             return
         used = f", {format_usage(attempt.usage)}" if attempt.usage else ""
         outcome = f"{OUTCOMES[attempt.outcome]} after {format_seconds(attempt.duration_s)}{used}"
-        left = attempt.failure.detail
+        crash_output = attempt.failure.detail
         yield _AttemptView(
             budget.take_text(to_sentence(f"an earlier attempt {outcome}: {attempt.failure.message}")),
-            budget.take_text(left, is_end=True) if left else None,
+            budget.take_text(crash_output, is_end=True) if crash_output else None,
         )

@@ -108,7 +108,7 @@ class CaseEntry:
 
     finding: Finding
     kinds: tuple[CaseKind, ...]
-    passed: int = 0
+    passed_if_flaky: int = 0
     """The number of passed runs if the runs disagree, else 0."""
     alike: tuple[CaseResult, ...] = ()
     """If this case is the first of several that failed for the same reason: all these cases. Else ()."""

@@ -30,7 +30,7 @@ class CaseGroup:
     size: int
     examples: tuple[str, ...]
     """Names of the group's first cases."""
-    mark: str = ""
+    novelty: str = ""
     """`UNPRECEDENTED` if no stored run failed in the way of this group, else ""."""
 
 

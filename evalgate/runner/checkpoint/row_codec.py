@@ -95,7 +95,7 @@ def dump_usage(used: RunUsage) -> bytes:
     counted = [tokens.input, tokens.output, tokens.cached_input]
     row = [
         _build_judge_row(used.judge_usage),
-        [spent.calls, counted, spent.usd, spent.unpriced, spent.unmetered],
+        [spent.calls, counted, spent.usd, spent.unpriced, spent.calls_without_tokens],
     ]
     return _dump_repaired_row(row)
 
@@ -112,8 +112,8 @@ def load_usage(data: bytes) -> RunUsage:
         (*judged, spared), spent = from_json(data)
         given, made, cost, *more = spared
         counts, spared = _replace_nulls(judged), [*_replace_nulls([given, made]), cost, *_replace_nulls(more)]
-        calls, tokens, usd, unpriced, unmetered = _replace_nulls(spent)
-        metered = MeteredUsage(calls, Tokens(*tokens), usd, unpriced, unmetered)
+        calls, tokens, usd, unpriced, calls_without_tokens = _replace_nulls(spent)
+        metered = MeteredUsage(calls, Tokens(*tokens), usd, unpriced, calls_without_tokens)
         return RunUsage(_parse_judge_totals([*counts, spared]), metered)
     except (TypeError, ValueError) as error:
         raise ValueError(f"is no usage: {error}") from error

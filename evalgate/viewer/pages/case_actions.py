@@ -33,16 +33,16 @@ from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import get_viewer
 
 
-async def change_cases(request: Request) -> Response:
+async def apply_case_action(request: Request) -> Response:
     """Duplicate, move, delete or drop a case, depending on the button, and redirect to the next page.
 
     The user must confirm a deletion on a page of its own. If the change cannot be saved, the editor is shown
     again with the reason.
     """
-    return await run_in_threadpool(_change_cases, request, await read_form(request))
+    return await run_in_threadpool(_apply_case_action, request, await read_form(request))
 
 
-def _change_cases(request: Request, form: Form) -> Response:
+def _apply_case_action(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
     page = open_page(viewer, file, request.query_params)
@@ -109,5 +109,5 @@ def _find_free_id(eval_id: str, cases: Sequence[EvalCase]) -> str:
     return next(name for name in names if name not in taken)
 
 
-routes = (Route("/sets/case/move", change_cases, methods=["POST"]),)
+routes = (Route("/sets/case/move", apply_case_action, methods=["POST"]),)
 navigation = ()

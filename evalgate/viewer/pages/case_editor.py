@@ -253,12 +253,12 @@ _DEFAULTS: Mapping[str, object] = {
 # --- changes ------------------------------------------------------------------------------------------------
 
 
-async def change_case(request: Request) -> Response:
+async def edit_case(request: Request) -> Response:
     """Change the draft in the form, preview the change of the file, or save it, depending on the button."""
-    return await run_in_threadpool(_change_case, request, await read_form(request))
+    return await run_in_threadpool(_edit_case, request, await read_form(request))
 
 
-def _change_case(request: Request, form: Form) -> Response:
+def _edit_case(request: Request, form: Form) -> Response:
     viewer = get_viewer(request)
     try:
         file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
@@ -300,7 +300,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         viewer.edits.save(edited, *also)
     except FileChangedError:
         viewer.eval_sets.forget(file.path)
-        return _change_case(request, {**form, "digest": ("",)})
+        return _edit_case(request, {**form, "digest": ("",)})
     except (EvalgateError, OSError) as error:
         fields = {"eval_id": str(error)} if case.eval_id != page.case.eval_id else {}
         return _render_draft(request, page, draft, 422, errors=fields, error=str(error))
@@ -337,10 +337,10 @@ def _build_checks(
 
     The checks are None if the draft does not change any check.
     """
-    held = open_notes(page.file).get_note(page.case.eval_id).checks
-    if draft.checks == draft_checks(held):
+    stored_checks = open_notes(page.file).get_note(page.case.eval_id).checks
+    if draft.checks == draft_checks(stored_checks):
         return None, {}
-    checks, errors = build_checks(draft.checks, held)
+    checks, errors = build_checks(draft.checks, stored_checks)
     if not errors:
         folder = page.file.path.parent
         names = list_thresholds_checks(viewer.folder, viewer.thresholds)
@@ -404,6 +404,6 @@ def split_diff(diff: str) -> list[tuple[str, str]]:
 routes = (
     Route("/edit", redirect_to_editor),
     Route("/sets/case", show_case_form),
-    Route("/sets/case", change_case, methods=["POST"]),
+    Route("/sets/case", edit_case, methods=["POST"]),
 )
 navigation = ()

@@ -74,7 +74,8 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     entries = sorted(compared.opened.entries, key=lambda entry: _rank_change(compared, entry))
     removed = next(
-        (each for each in list_changed_cases(record, _MOST_NAMES) if each.what == CHANGES["removed"]), None
+        (each for each in list_changed_cases(record, _MOST_NAMES) if each.description == CHANGES["removed"]),
+        None,
     )
     return {
         "summary": summary,

@@ -19,7 +19,7 @@ from evalgate.reporting.summary_lines import (
     format_mean,
     format_minimum,
     format_start_time,
-    get_effective_status,
+    get_shown_status,
 )
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.compared_record import read_baseline
@@ -85,7 +85,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
     for metric in record.metrics[:_MOST_METRICS]:
         yield (
             metric.label,
-            get_effective_status(metric, record.anchor),
+            get_shown_status(metric, record.anchor),
             format_mean(metric),
             format_minimum(metric),
             "; ".join(options.get(metric.name, ())),

@@ -172,7 +172,7 @@ def _list_cases(
     for found in lists:
         for each in found:
             cases = [_link_case(opened, names, name, "") for name in each.names]
-            yield {"what": each.what, "cases": cases, "more": each.more}
+            yield {"description": each.description, "cases": cases, "left_out": each.left_out}
 
 
 def _link_case(

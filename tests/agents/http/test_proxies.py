@@ -108,7 +108,7 @@ async def test_requests_use_the_proxy_of_the_environment(monkeypatch: pytest.Mon
 async def test_a_container_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_proxy(answer(b"502 Bad Gateway")) as (proxy, lines):
         monkeypatch.setenv("http_proxy", proxy)
-        server = AgentServer(url="http://agent.invalid:8000", relocated=True)
+        server = AgentServer(url="http://agent.invalid:8000", is_in_container=True)
         async with create_http_client(server, keepalive=True) as client:
             with pytest.raises(ClientConnectorError):
                 await client.get(server.url)

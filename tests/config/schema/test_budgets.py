@@ -65,7 +65,7 @@ def test_what_is_not_known_is_said() -> None:
     meter.add_usage(MeteredUsage.from_call(Tokens(1, 1), None))
     meter.add_usage(MeteredUsage.from_call(None, None))
 
-    assert meter.spent == MeteredUsage(3, Tokens(2, 2), 0.5, unpriced=2, unmetered=1)
+    assert meter.spent == MeteredUsage(3, Tokens(2, 2), 0.5, unpriced=2, calls_without_tokens=1)
     assert meter.spent.to_paid_usage().usage.cost_usd is None
     assert meter.describe_uncounted_usage() == (
         (

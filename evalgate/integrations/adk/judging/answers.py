@@ -20,7 +20,7 @@ _SUPPORTED = frozenset({"supported", "not_applicable"})
 _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 _WORD = r'[^"\]\s^]'
 _WORDS = r'[^"\]]'
-_LENIENT = (2, 6)
+_ADK_2_6 = (2, 6)
 """The first release (major, minor) of Google ADK that reads loosely written answers."""
 _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 # All five lines must be there in this order, or Google ADK does not count the sentence.
@@ -76,7 +76,7 @@ def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
     if label is None:
         return None
     # Earlier releases meant `\s` as white space.
-    return label.rstrip(",}") if release >= _LENIENT else label.strip("\\s,}")
+    return label.rstrip(",}") if release >= _ADK_2_6 else label.strip("\\s,}")
 
 
 def parse_turn_validity(answer: ModelAnswer) -> JudgeOpinion:
@@ -124,7 +124,7 @@ def build_rubric_parser(rubrics: Mapping[str, str], release: tuple[int, int]) ->
 
     The parser reads answers as the (major, minor) `release` of Google ADK does.
     """
-    return RubricParser(rubrics, is_lenient=release >= _LENIENT)
+    return RubricParser(rubrics, parses_as_adk_2_6=release >= _ADK_2_6)
 
 
 @frozen
@@ -132,7 +132,7 @@ class RubricParser:
     """Parser of the lines `Property:`, `Rationale:` and `Verdict:`, three for each rubric."""
 
     rubrics: Mapping[str, str]
-    is_lenient: bool
+    parses_as_adk_2_6: bool
     """True: parse as Google ADK from 2.6 on, which ignores markup, reads `ID:` lines, and refuses an answer
     without equally many `Property:`, `Rationale:` and `Verdict:` lines. False: parse as earlier releases."""
 
@@ -140,20 +140,21 @@ class RubricParser:
         """Return the verdicts on known rubrics, in the order of the answer; other verdicts are left out.
 
         An answer should have equally many `Property:`, `Rationale:` and `Verdict:` lines. Otherwise, the
-        result depends on `is_lenient`: if True, an error is raised; if False, surplus lines are ignored.
+        result depends on `parses_as_adk_2_6`: if True, an error is raised; if False, surplus lines are
+        ignored.
 
         Raises:
-            UnparsableAnswerError: no verdict on a known rubric is yes or no. With `is_lenient`, also raised
-                if the answer does not have equally many lines of each kind.
+            UnparsableAnswerError: no verdict on a known rubric is yes or no. With `parses_as_adk_2_6`, also
+                raised if the answer does not have equally many lines of each kind.
         """
         text = answer.text
         named = (
             _find_property_lines(text)
-            if self.is_lenient
+            if self.parses_as_adk_2_6
             else [("", each) for each in _find_lines(text, "Property")]
         )
         rationales, verdicts = _find_lines(text, "Rationale"), _find_lines(text, "Verdict")
-        if self.is_lenient and not len(named) == len(rationales) == len(verdicts):
+        if self.parses_as_adk_2_6 and not len(named) == len(rationales) == len(verdicts):
             raise UnparsableAnswerError(
                 "its `Property`, `Rationale` and `Verdict` lines are not equally many"
             )
@@ -173,7 +174,7 @@ class RubricParser:
         return tuple(found)
 
     def _normalize_text(self, text: str) -> str:
-        if not self.is_lenient:
+        if not self.parses_as_adk_2_6:
             return text.lower().strip()
         text = unicodedata.normalize("NFKC", text).translate(_PLAINER)
         return re.sub(r"\s+", " ", text).strip(_MARKUP).lower()

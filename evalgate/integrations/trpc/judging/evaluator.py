@@ -211,7 +211,7 @@ class LlmEvaluator(ABC):
     needs_reference: ClassVar[bool] = False
     """True if turns without an expected response have no score."""
     options_type: ClassVar[type[LlmCriterion]] = LlmCriterion
-    prompt_name: ClassVar[str] = ""
+    builtin_prompt_name: ClassVar[str] = ""
     """Name of evalgate's prompt; "" if the prompt is always the user's own."""
     more_variables: ClassVar[frozenset[str]] = frozenset()
     """Variables that a user's own prompt may use besides those of evalgate's prompt."""
@@ -222,7 +222,7 @@ class LlmEvaluator(ABC):
     """Name that the user gave the metric. A case's rubric may say by this name which metric it is for."""
     threshold: float
     """Least score with which an answer of the judge passes, for the majority vote over a turn's answers."""
-    own_prompt: Prompt | None = None
+    user_prompt: Prompt | None = None
     """The user's prompt, which replaces evalgate's."""
 
     @classmethod
@@ -238,19 +238,19 @@ class LlmEvaluator(ABC):
         settings, name = options.llm_judge, criterion.metric.removeprefix("trpc/")
         own = None
         if options.prompt:
-            known = list_prompt_variables(cls.prompt_name) | cls.more_variables
+            known = list_prompt_variables(cls.builtin_prompt_name) | cls.more_variables
             own = read_user_prompt(context.locate(context.folder / options.prompt), options.prompt, known)
         return cls(settings, settings.resolve_judge(context.judges), name, criterion.threshold, own)
 
     @property
     def judged_by(self) -> JsonObject:
         """Return the judge's identity and the version of the prompt, for the record of the run."""
-        return {**self.judge.identity, "prompt": self.prompt.version if self.prompt_name else ""}
+        return {**self.judge.identity, "prompt": self.prompt.version if self.builtin_prompt_name else ""}
 
     @property
     def prompt(self) -> Prompt:
         """Return the prompt in the user's file, or evalgate's own prompt if the criterion names no file."""
-        return self.own_prompt or load_prompt(self.prompt_name)
+        return self.user_prompt or load_prompt(self.builtin_prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean of the turns' scores, in [0, 1]. A turn that is missing or unexpected scores 0.0.
@@ -337,7 +337,7 @@ class LlmEvaluator(ABC):
             (ChatMessage("user", question.text),),
             parameters=question.parameters or {},
             answer_schema=question.schema,
-            prompt_version=self.prompt.version if self.prompt_name else "",
+            prompt_version=self.prompt.version if self.builtin_prompt_name else "",
         )
         ids = [rubric.id for rubric in rubrics]
 

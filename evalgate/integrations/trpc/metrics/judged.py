@@ -51,7 +51,7 @@ class TrpcLlmFinalResponse(LlmEvaluator):
     """
 
     needs_reference = True
-    prompt_name = "trpc_final_response"
+    builtin_prompt_name = "trpc_final_response"
 
     @override
     async def build_question(
@@ -77,7 +77,7 @@ class TrpcLlmHallucinations(LlmEvaluator):
     then `numSamples` times to label its sentences.
     """
 
-    prompt_name = "trpc_hallucinations"
+    builtin_prompt_name = "trpc_hallucinations"
 
     @override
     @property
@@ -207,7 +207,7 @@ class TrpcLlmJudgeTemplate(LlmEvaluator):
 class TrpcLlmRubricKnowledgeRecall(RubricEvaluator):
     """Share of the rubrics that each turn's search results meet, averaged."""
 
-    prompt_name = "trpc_rubric_knowledge_recall"
+    builtin_prompt_name = "trpc_rubric_knowledge_recall"
 
     @override
     def build_material(self, exchange: Exchange) -> Mapping[str, str]:
@@ -296,7 +296,7 @@ def _get_typed(members: Mapping[str, object], key: str, types: tuple[type, ...],
 class TrpcLlmRubricResponse(RubricEvaluator):
     """Share of the rubrics that each final response meets, averaged."""
 
-    prompt_name = "trpc_rubric_response"
+    builtin_prompt_name = "trpc_rubric_response"
     more_variables = frozenset({"reference"})
 
 
@@ -307,7 +307,7 @@ class TrpcLlmRubricCritic(RubricEvaluator):
     """
 
     needs_reference = True
-    prompt_name = "trpc_rubric_critic"
+    builtin_prompt_name = "trpc_rubric_critic"
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
@@ -317,7 +317,7 @@ class TrpcLlmRubricReferenceCritic(RubricEvaluator):
     """
 
     needs_reference = True
-    prompt_name = "trpc_rubric_reference_critic"
+    builtin_prompt_name = "trpc_rubric_reference_critic"
 
 
 class TrpcLlmVerifierPairwise(LlmEvaluator):
@@ -329,7 +329,7 @@ class TrpcLlmVerifierPairwise(LlmEvaluator):
 
     needs_rubrics = True
     needs_reference = True
-    prompt_name = "trpc_verifier_pairwise"
+    builtin_prompt_name = "trpc_verifier_pairwise"
 
     @override
     async def build_question(
