@@ -26,7 +26,7 @@ from evalgate.metrics.scoring import score_run
 from evalgate.runner.pipeline import run_gate
 from evalgate.runner.plan import Plan, build_plan, resolve_workspace
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
+from evalgate.runner.result_collector import CaseIndex, ResultCollector, RunStart
 
 SPOKEN = "It is sunny in Lisbon and the wind is weak today"
 STATE = {"answered": True}
@@ -92,7 +92,7 @@ class Chain:
             index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
             for index, runs in enumerate(outcomes)
         }
-        run_results = RunResults(plan, SilentListener(), RunStart(finished))
+        run_results = ResultCollector(plan, SilentListener(), RunStart(finished))
         return build_baseline(
             build_record(plan, run_results, None, None, RunTiming("2026-01-01T00:00:00+00:00", 1.0))
         )

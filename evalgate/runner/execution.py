@@ -1,6 +1,6 @@
 """Start the agent and make the runs of a plan, round by round.
 
-`RunResults` scores each run as soon as it finishes, while other runs continue.
+`ResultCollector` scores each run as soon as it finishes, while other runs continue.
 
 The calls from the whole gate down to one turn of the agent are:
 
@@ -25,7 +25,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_results import RunResults
+from evalgate.runner.result_collector import ResultCollector
 from evalgate.runner.run_strategy import RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
@@ -61,7 +61,7 @@ class PlanExecution:
     Finished runs are added to `run_results`, from which the strategy plans the next runs.
     """
 
-    def __init__(self, run_results: RunResults, agent: Agent, strategy: RunStrategy) -> None:
+    def __init__(self, run_results: ResultCollector, agent: Agent, strategy: RunStrategy) -> None:
         self._run_results = run_results
         self._agent = agent
         self._strategy = strategy
@@ -90,7 +90,7 @@ class PlanExecution:
         """Start the agent and make every missing run that the strategy wants.
 
         Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
-        cancellation is not raised: it sets `RunResults.interrupted` to True.
+        cancellation is not raised: it sets `ResultCollector.interrupted` to True.
 
         The agent must not be started yet. `after_runs` is awaited after the last run, before the agent stops.
 

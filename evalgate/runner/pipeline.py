@@ -4,7 +4,7 @@ This module reads the baseline, and sets up agent and journal. The plan already 
 
 The calls from a finished run to the exit code, in order (`execution.py` lists the calls before these):
 
-- `RunResults.score_finished_run`, `scoring.score_run`: score one run, as soon as it has ended;
+- `ResultCollector.score_finished_run`, `scoring.score_run`: score one run, as soon as it has ended;
 - `PreparedRun.build_record`, `record_builder.build_record`: all that follows the last run;
 - `score_and_decide`, `significance.decide_metrics`: choose the rounds that count, decide about each metric
   by the statistics, and score the cases over these rounds (a round is one run of every case);
@@ -36,7 +36,7 @@ from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.execution import NO_HOOKS, PlanExecution, RunHooks
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_results import RunResults, RunStart
+from evalgate.runner.result_collector import ResultCollector, RunStart
 from evalgate.runner.run_strategy import apply_default_runs, choose_run_strategy, choose_statistics
 from evalgate.system.signals import cancel_on_signals
 
@@ -124,7 +124,7 @@ class PreparedRun:
     plan: Plan
     agent: Agent
     execution: PlanExecution
-    run_results: RunResults
+    run_results: ResultCollector
     statistics: "StatisticalPolicy | None"
     baseline: Baseline | None
     shard: Shard | None
@@ -230,7 +230,7 @@ def prepare_run(
         (run_options.checkpoints or stack.enter_context(OpenCheckpoints())).add(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
         run_start = RunStart(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
-        run_results = RunResults(plan, progress, run_start)
+        run_results = ResultCollector(plan, progress, run_start)
         agent = build_plan_agent(plan)
         execution = PlanExecution(run_results, agent, choose_run_strategy(plan, statistics, baseline))
         for sentence in _estimate_run(plan, execution.count_planned_runs, baseline):
@@ -444,6 +444,6 @@ def build_merged_record(
     """
     from evalgate.runner.record_builder import build_record
 
-    run_results = RunResults(plan, SilentProgress(), RunStart(finished, used=RunUsage(judge_usage)))
+    run_results = ResultCollector(plan, SilentProgress(), RunStart(finished, used=RunUsage(judge_usage)))
     statistics = choose_statistics(plan, baseline)
     return build_record(plan, run_results, statistics, baseline, timing, _read_anchor_baseline(plan))

@@ -31,7 +31,7 @@ from evalgate.metrics.metric_summaries import (
 )
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_results import RunResults
+from evalgate.runner.result_collector import ResultCollector
 from evalgate.system.agent_environment import list_environment_notices, list_withheld_variables
 from evalgate.system.git import count_commits_since
 from evalgate.system.pull_requests import describe_unmerged_change
@@ -51,7 +51,7 @@ class RunTiming:
 
 def build_record(
     plan: Plan,
-    run_results: RunResults,
+    run_results: ResultCollector,
     statistics: "StatisticalPolicy | None",
     baseline: Baseline | None,
     timing: RunTiming,
@@ -111,7 +111,7 @@ def correct_by_control(
 
 def build_gate_input(
     plan: Plan,
-    run_results: RunResults,
+    run_results: ResultCollector,
     scored: ScoredRuns,
     compared_runs: ComparedRuns,
     control: ControlComparison | None,
@@ -200,7 +200,10 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 
 
 def score_and_decide(
-    plan: Plan, run_results: RunResults, statistics: "StatisticalPolicy | None", baseline: Baseline | None
+    plan: Plan,
+    run_results: ResultCollector,
+    statistics: "StatisticalPolicy | None",
+    baseline: Baseline | None,
 ) -> ScoredRuns:
     """Decide about each metric by `statistics`, and score every case over the runs that count.
 
@@ -222,7 +225,7 @@ def score_and_decide(
     return ScoredRuns(cases, rounds, statistics, decision)
 
 
-def _describe_judges_and_budget(plan: Plan, run_results: RunResults) -> Iterator[str]:
+def _describe_judges_and_budget(plan: Plan, run_results: ResultCollector) -> Iterator[str]:
     yield from map(to_sentence, plan.judge_resolver.models.notices)
     if run_results.calibration_verdict is not None and run_results.calibration_verdict.is_reliable:
         yield to_sentence(run_results.calibration_verdict.sentence)
@@ -231,7 +234,7 @@ def _describe_judges_and_budget(plan: Plan, run_results: RunResults) -> Iterator
     yield from run_results.spending.iter_notices()
 
 
-def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseResult]) -> Iterator[str]:
+def _describe_doubts(plan: Plan, run_results: ResultCollector, cases: Sequence[CaseResult]) -> Iterator[str]:
     if plan.selection is not None and plan.selection.is_sample:
         drawn, of = plan.selection.cases, pluralize(plan.selection.of, "case")
         yield f"This is a sample of {drawn:,} of {of}, which has no verdict."
@@ -274,7 +277,7 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
 
 def _list_notices(
     plan: Plan,
-    run_results: RunResults,
+    run_results: ResultCollector,
     compared_runs: ComparedRuns,
     evidence: GateInput,
     baseline: Baseline | None,

@@ -11,7 +11,7 @@ from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
+from evalgate.runner.result_collector import CaseIndex, ResultCollector, RunStart
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.scheduler import RunRequest
 from evalgate.runner.suites import Suite
@@ -27,7 +27,7 @@ async def score_record(record: Record, plan: Plan, redact_case: Callable[[EvalCa
     compared.
     """
     plan = plan.drop_baseline()
-    run_results = RunResults(plan, SilentProgress(), RunStart())
+    run_results = ResultCollector(plan, SilentProgress(), RunStart())
     await score_stored_runs(run_results, collect_stored_runs(record, plan.suites, redact_case), redact_case)
     timing = RunTiming(record.created_at, record.duration_s)
     scored = build_record(plan, run_results, choose_statistics(plan, None), None, timing)
@@ -36,7 +36,7 @@ async def score_record(record: Record, plan: Plan, redact_case: Callable[[EvalCa
 
 
 async def score_stored_runs(
-    run_results: RunResults,
+    run_results: ResultCollector,
     stored: Mapping[int, Sequence[CaseRun]],
     redact_case: Callable[[EvalCase], EvalCase],
 ) -> None:

@@ -27,7 +27,7 @@ from evalgate.runner.pipeline import (
 )
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
-from evalgate.runner.run_results import CaseIndex
+from evalgate.runner.result_collector import CaseIndex
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.sharding import list_case_keys
 

@@ -12,7 +12,7 @@ from evalgate.metrics.metric_summaries import compute_totals, summarize_metrics
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
-from evalgate.runner.run_results import RunResults
+from evalgate.runner.result_collector import ResultCollector
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
@@ -69,7 +69,7 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
     return Shard(index, count, share, len(cases), compute_plan_id(plan))
 
 
-def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: RunTiming) -> Record:
+def build_shard_record(plan: Plan, run_results: ResultCollector, shard: Shard, made: RunTiming) -> Record:
     """Build the record of a shard, with the results of its cases; `made` is the time of its runs.
 
     The record's verdict says only whether the shard is done, or why runs are missing. The verdict on the
@@ -95,7 +95,7 @@ def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: 
 
 
 def _build_shard_verdict(
-    plan: Plan, run_results: RunResults, shard: Shard, cases: Sequence[CaseResult]
+    plan: Plan, run_results: ResultCollector, shard: Shard, cases: Sequence[CaseResult]
 ) -> Verdict:
     name = f"Shard {shard.index} of {shard.count}"
     if run_results.interrupted:

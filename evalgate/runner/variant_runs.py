@@ -19,7 +19,7 @@ from evalgate.runner.execution import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import NO_OPTIONS, OpenCheckpoints, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
+from evalgate.runner.result_collector import CaseIndex, ResultCollector, RunStart
 from evalgate.runner.run_strategy import PlainRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.variants import Variant
@@ -79,7 +79,7 @@ class _Stage:
     progress: ProgressListener
     starts: Sequence[RunStart]
     """For each variant: its journal, and the runs and usage from before an interruption."""
-    run_results: list[RunResults] = field(init=False)
+    run_results: list[ResultCollector] = field(init=False)
     """Results of each variant, in the order of `variants`."""
     interrupted: bool = False
     unreachable: str = ""
@@ -91,7 +91,7 @@ class _Stage:
 
     def __post_init__(self) -> None:
         self.run_results = [
-            RunResults(each.plan, self.progress, start)
+            ResultCollector(each.plan, self.progress, start)
             for each, start in zip(self.variants, self.starts, strict=True)
         ]
 

@@ -21,7 +21,7 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import CaseIndex, RunResults, RunStart
+from evalgate.runner.result_collector import CaseIndex, ResultCollector, RunStart
 from evalgate.runner.run_strategy import choose_run_strategy, choose_statistics
 from tests.builders import RESPONSE, TRAJECTORY, a_reply
 
@@ -156,8 +156,8 @@ def _list_cases(plan: Plan) -> list[tuple[str, Sequence[BoundMetric]]]:
     return [(case.eval_id, suite.get_metrics(case)) for suite, case in CaseIndex(plan.suites).iter_cases()]
 
 
-def _collect(plan: Plan, finished: Mapping[int, Sequence[RunResult]]) -> RunResults:
-    return RunResults(plan, SilentProgress(), RunStart(finished))
+def _collect(plan: Plan, finished: Mapping[int, Sequence[RunResult]]) -> ResultCollector:
+    return ResultCollector(plan, SilentProgress(), RunStart(finished))
 
 
 def _build_record(

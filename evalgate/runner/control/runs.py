@@ -34,7 +34,7 @@ from evalgate.runner.record_builder import (
     correct_by_control,
     score_and_decide,
 )
-from evalgate.runner.run_results import RunJournal, RunResults, RunStart
+from evalgate.runner.result_collector import ResultCollector, RunJournal, RunStart
 from evalgate.runner.run_strategy import RunSchedule, ScoreCases
 from evalgate.statistics.control_test import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
@@ -162,7 +162,7 @@ def _is_passed(run: RunResult) -> bool:
 
 async def compare_with_control(
     plan: Plan,
-    run_results: RunResults,
+    run_results: ResultCollector,
     agent: Agent,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
@@ -207,7 +207,7 @@ async def compare_with_control(
 
 def _find_suspects(
     plan: Plan,
-    run_results: RunResults,
+    run_results: ResultCollector,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
     anchor_baseline: Baseline | None,
@@ -246,7 +246,7 @@ async def _start_control(stack: AsyncExitStack, control_agent: ControlAgent) -> 
 
 async def _make_runs(
     plan: Plan,
-    run_results: RunResults,
+    run_results: ResultCollector,
     agent: Agent,
     control_agent: ControlAgent,
     suspects: ControlSuspects,
@@ -270,7 +270,7 @@ async def _make_runs(
     strategy = ControlStrategy(suspects, witnesses, keys)
     usage_journal = _UsageJournal(journal) if journal is not None else None
     run_start = RunStart(journal=usage_journal, used=run_results.earlier_judge_usage)
-    fresh = RunResults(chosen, run_results.progress, run_start)
+    fresh = ResultCollector(chosen, run_results.progress, run_start)
     fresh.calibration_verdict = run_results.calibration_verdict
     await PlanExecution(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()
     strategy.plan_next_runs(fresh.score_cases)

@@ -83,7 +83,7 @@ class RunStart:
     """Usage of models before this start: that of the resumed run, or that of the merged shards."""
 
 
-class RunResults:
+class ResultCollector:
     """Collector of a plan's results, which scores each finished run and writes it to the journal.
 
     No other object holds the results of a gate run in progress. The collector needs no agent: the runs may
@@ -107,7 +107,7 @@ class RunResults:
         """Reason why the agent could not be reached; "" if it was reached."""
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
-        # All `RunResults` of a plan share one meter; the newest of them records the usage.
+        # All `ResultCollector` of a plan share one meter; the newest of them records the usage.
         meter = plan.judge_resolver.models.meter
         meter.add_usage(run_start.used.spent)  # of the run that is resumed, or of merged shards
         meter.on_call = self._record_usage
