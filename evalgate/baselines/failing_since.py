@@ -1,8 +1,10 @@
 """Find breaks: cases that passed until a commit and have failed since.
 
 A case counts as broken only if luck or flakiness can hardly explain its failures. Later runs are compared
-only with the runs since the break, so that the next change is not blamed for the break. The stored case keeps
-the commit of its break, because the baseline drops the passed runs after some time.
+only with the runs since the break, so that the next change is not blamed for the break. After the case was
+fixed, they are compared with all runs but those of the break, so that a change cannot break it again unseen.
+
+The stored case keeps the commit of its break, because the baseline drops the passed runs after some time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,23 +70,57 @@ def find_break(
             must reach; None: such metrics do not count.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
-    streak = _find_failing_sources(by_source)
+    streak = _find_last_streak(by_source, passed=False)
     if not streak:
         return None
     known = case.failing_since
     if known is not None and all(at in streak for at in _find_sources_since(known, by_source, sources)):
         return known
-    failed = sum(len(by_source[at]) for at in streak)
-    runs = sum(map(len, by_source.values()))
-    failures = sum(not passed for outcomes in by_source.values() for passed in outcomes)
-    if (
-        failures == runs
-        or failed < _FEWEST
-        or comb(runs - failed, failures - failed) > _LUCK * comb(runs, failures)
-    ):
+    if len(streak) == len(by_source) or not _is_beyond_luck(by_source, streak):
         return None
     first = sources[streak[0]]
     return FailingSince(first.created_at, first.commit, first.branch)
+
+
+def _find_fixed_breaks(by_source: Mapping[int, Sequence[bool]]) -> frozenset[int]:
+    """Return the indexes of the gate runs in which a case was broken, if it was fixed later.
+
+    A break was fixed if all of this is true:
+
+    - In the gate runs after the break, every run passed, and there are at least two such runs.
+    - In a random order of these runs and those of the break, so many passes in a row at the end have a chance
+      of at most 5 %.
+    - Before the fix, `find_break` would have found the break, or the case never passed.
+
+    Runs of the case that fail now and then, without a break, are evidence of flakiness, and are not returned.
+    """
+    rest, fixed = dict(by_source), set[int]()
+    while passed := _find_last_streak(rest, passed=True):
+        before = {at: outcomes for at, outcomes in rest.items() if at not in passed}
+        failed = _find_last_streak(before, passed=False)
+        since_break = {at: rest[at] for at in (*failed, *passed)}
+        never_passed = len(failed) == len(before)
+        if (
+            not failed
+            or not _is_beyond_luck(since_break, passed)
+            or sum(len(rest[at]) for at in failed) < _FEWEST
+            or not (never_passed or _is_beyond_luck(before, failed))
+        ):
+            break
+        fixed.update(failed)
+        rest = {at: outcomes for at, outcomes in rest.items() if at not in failed}
+    return frozenset(fixed)
+
+
+def _is_beyond_luck(by_source: Mapping[int, Sequence[bool]], streak: Sequence[int]) -> bool:
+    """Return True if luck hardly explains that the runs end with the equal outcomes of `streak`.
+
+    The streak must have at least two runs, and a chance of at most 5 % in a random order of all runs.
+    """
+    length, runs = sum(len(by_source[at]) for at in streak), sum(map(len, by_source.values()))
+    outcome = by_source[streak[-1]][0]
+    alike = sum(list(outcomes).count(outcome) for outcomes in by_source.values())
+    return length >= _FEWEST and comb(runs - length, alike - length) <= _LUCK * comb(runs, alike)
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
@@ -117,24 +153,28 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
     return replace(after, cases=tuple(map(mark_case, after.cases)))
 
 
-def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return a copy of the baseline in which broken cases have lost the runs before their break.
+def keep_comparable_runs(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
+    """Return a copy of the baseline with only the runs that a new run can be compared with.
 
-    `failing_since` of a broken case is set to the break. All other cases keep their runs, and their
-    `failing_since` becomes None. A case that is not in `case_thresholds` does not count as broken. A metric
-    counts only if it is in the thresholds of its case.
+    A broken case loses the runs before its break, and its `failing_since` is set to the break. Any other case
+    loses the runs of breaks that were fixed, and its `failing_since` becomes None. A case that is not in
+    `case_thresholds` keeps its runs. A metric counts only if it is in the thresholds of its case.
     """
 
-    def drop_case_runs(case: BaselineCase) -> BaselineCase:
+    def keep_case_runs(case: BaselineCase) -> BaselineCase:
         own = case_thresholds.get(case.key)
         found = find_break(case, baseline.sources, own) if own is not None else None
-        if found is None:
-            return replace(case, failing_since=None) if case.failing_since else case
-        since = frozenset(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))
-        runs = tuple(run for run in case.runs if run.source in since)
-        return replace(case, runs=runs, failing_since=found)
+        if found is not None:
+            known = {run.source: () for run in case.runs}
+            kept = set(_find_sources_since(found, known, baseline.sources))
+        else:
+            fixed = _find_fixed_breaks(_group_outcomes(case.runs, own, None)) if own is not None else ()
+            if not fixed:
+                return replace(case, failing_since=None) if case.failing_since else case
+            kept = {run.source for run in case.runs} - fixed
+        return replace(case, runs=tuple(run for run in case.runs if run.source in kept), failing_since=found)
 
-    return replace(baseline, cases=tuple(map(drop_case_runs, baseline.cases)))
+    return replace(baseline, cases=tuple(map(keep_case_runs, baseline.cases)))
 
 
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
@@ -194,14 +234,14 @@ def _group_outcomes(
     return dict(sorted(found.items()))
 
 
-def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of the gate runs that came after the last one in which a run of the case passed.
+def _find_last_streak(by_source: Mapping[int, Sequence[bool]], *, passed: bool) -> list[int]:
+    """Return the indexes of the newest gate runs in which every run of the case passed, or every run failed.
 
-    The oldest is first. If no run passed, return all indexes in `by_source`.
+    `passed` selects which of both is looked for. The oldest gate run is first.
     """
     found: list[int] = []
     for at in reversed(list(by_source)):
-        if any(by_source[at]):
+        if (not passed) in by_source[at]:
             break
         found.append(at)
     return found[::-1]

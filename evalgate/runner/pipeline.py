@@ -317,9 +317,9 @@ def read_baseline(plan: Plan) -> Baseline | None:
     """
     found = plan.baseline_store.read() if plan.baseline_store else None
     if found is not None:
-        from evalgate.baselines.failing_since import drop_runs_before_breaks
+        from evalgate.baselines.failing_since import keep_comparable_runs
 
-        return drop_runs_before_breaks(found, plan.case_thresholds)
+        return keep_comparable_runs(found, plan.case_thresholds)
     if plan.baseline_store is None or not plan.needs_baseline:
         return None
     where = plan.gate.baseline or ""
@@ -346,9 +346,9 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
     if found is None:
         where, why = plan.gate.anchor.baseline, explain_missing_baseline(plan.anchor_store)
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
-    from evalgate.baselines.failing_since import drop_runs_before_breaks
+    from evalgate.baselines.failing_since import keep_comparable_runs
 
-    return drop_runs_before_breaks(found, plan.case_thresholds)
+    return keep_comparable_runs(found, plan.case_thresholds)
 
 
 def _select_shard(

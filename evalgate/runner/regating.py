@@ -7,7 +7,7 @@ from typing import Literal
 from evalgate.baselines.failing_since import (
     collect_case_thresholds,
     describe_already_failing,
-    drop_runs_before_breaks,
+    keep_comparable_runs,
 )
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Thresholds
@@ -74,7 +74,7 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
     # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
-        baseline = drop_runs_before_breaks(baseline, case_thresholds)
+        baseline = keep_comparable_runs(baseline, case_thresholds)
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))

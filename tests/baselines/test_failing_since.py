@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from random import Random
 
 import pytest
 
-from evalgate.baselines.failing_since import describe_already_failing, drop_runs_before_breaks, mark_breaks
+from evalgate.baselines.failing_since import describe_already_failing, keep_comparable_runs, mark_breaks
 from evalgate.baselines.flakiness import BaselineThresholds, score_run_pass
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
@@ -49,7 +50,7 @@ def history(*gate_runs: str, keep: int = 20) -> Baseline:
 
 def since(baseline: Baseline) -> str | None:
     """Return the commit since which the case `a` is known to fail."""
-    found = drop_runs_before_breaks(baseline, HELD).cases[0].failing_since
+    found = keep_comparable_runs(baseline, HELD).cases[0].failing_since
     return found.commit if found else None
 
 
@@ -70,6 +71,48 @@ def since(baseline: Baseline) -> str | None:
 )
 def test_a_break_is_what_luck_does_not_explain(gate_runs: list[str], commit: str | None) -> None:
     assert since(history(*gate_runs)) == commit
+
+
+@pytest.mark.parametrize(
+    ("gate_runs", "dropped"),
+    [
+        (["++++++++++", "----------", "+++++"], [1]),
+        (["+++++", "-----", "-----", "++", "+++"], [1, 2]),
+        (["-----", "+++++"], [0]),  # never passed before
+        (["+++++", "-----", "+++++", "-----", "+++++"], [1, 3]),  # broken and fixed twice
+        (["++-++", "-----", "+++++"], [1]),  # what failed now and then counts on
+        (["+++++", "-----", "++"], [1]),
+        (["+++++", "-----", "+"], []),  # once is luck
+        (["+++++", "-----", "++-++"], []),  # not all of it is fixed
+        (["+++++", "--+--", "+++++"], []),  # fails now and then
+        ([*["+"] * 9, "-", *["+"] * 9], []),  # failed once
+        (["+"] * 10 + ["-"] * 2 + ["+"] * 4, []),  # two failures and four passes: luck, once in 15 times
+        (["+"] * 10 + ["-"] * 2 + ["+"] * 5, [10, 11]),
+        (["+++++", "-----"], [0]),  # still broken: compared with the runs since the break
+    ],
+)
+def test_runs_of_a_break_that_was_fixed_are_not_compared(gate_runs: list[str], dropped: list[int]) -> None:
+    kept = keep_comparable_runs(history(*gate_runs), HELD)
+    sources = {run.source for run in kept.cases[0].runs}
+    assert sorted(set(range(len(gate_runs))) - sources) == dropped
+    assert {run.source for run in kept.cases[1].runs} == set(range(len(gate_runs)))
+
+
+@pytest.mark.parametrize(("rate", "runs"), [(0.02, 1), (0.1, 1), (0.3, 1), (0.5, 1), (0.1, 3), (0.3, 3)])
+def test_a_case_that_fails_by_chance_rarely_loses_its_failures(rate: float, runs: int) -> None:
+    source = Random(7)
+    sources = tuple(BaselineSource(f"2026-11-{day + 1:02}T08:00:00+00:00", f"c{day}") for day in range(20))
+    lost = histories = 0
+    while histories < 500:
+        stored = tuple(
+            BaselineRun(at // runs, "answered", {RESPONSE: float(source.random() >= rate)})
+            for at in range(20 * runs)
+        )
+        baseline = Baseline((BaselineCase("travel", "a", "passed", "f", {RESPONSE: "m"}, stored),), sources)
+        kept = keep_comparable_runs(baseline, HELD).cases[0].runs
+        histories += any(not run.scores[RESPONSE] for run in stored)
+        lost += any(not run.scores[RESPONSE] for run in stored) and all(run.scores[RESPONSE] for run in kept)
+    assert lost / histories <= 0.04
 
 
 @pytest.mark.parametrize("gate_runs", [["+++++", "+++++", *["-----"] * 30], ["+"] * 20 + ["-"] * 40])
@@ -121,14 +164,21 @@ def test_the_next_change_is_not_blamed() -> None:
     assert blamed.verdict.status == "fail"
 
 
+def test_a_case_that_was_fixed_is_not_broken_again_unseen() -> None:
+    rules = GateRules(GateConfig(baseline="b.json"), 5)
+    found = regate_record(result(9, "-----"), rules, history("+++++", "----------", "+++++"))
+    assert found.verdict.status == "fail"
+    assert any("a broke: failed 5 of 5 runs, passed 10 of 10" in each for each in found.verdict.reasons)
+
+
 def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
-    known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
+    known = keep_comparable_runs(history("+++++", "-----"), HELD)
     assert list(describe_already_failing(result(9, "+++++").cases, known)) == []
     assert len(list(describe_already_failing(result(9, "-----").cases, known))) == 1
 
 
 def test_a_case_or_metric_that_this_change_altered_is_not_already_failing() -> None:
-    known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
+    known = keep_comparable_runs(history("+++++", "-----"), HELD)
     cases = result(9, "-----").cases
     other_metrics = tuple(replace(metric, fingerprint="new") for metric in cases[0].metrics)
     for changed in (replace(cases[0], fingerprint="new"), replace(cases[0], metrics=other_metrics)):
@@ -156,7 +206,7 @@ def test_a_metric_that_was_removed_hides_no_break_and_makes_none() -> None:
         baseline = Baseline((case,), sources)
         for found in (
             mark_breaks(baseline, baseline, limits),
-            drop_runs_before_breaks(baseline, limits),
+            keep_comparable_runs(baseline, limits),
         ):
             since = found.cases[0].failing_since
             assert (since.commit if since else None) == commit
@@ -258,7 +308,7 @@ def test_a_reported_metric_or_a_budget_without_limit_breaks_no_case(gates: bool 
     limits = {
         key: {**own} if gates is None else {**own, "budget/latency_s": None} for key, own in HELD.items()
     }
-    kept = drop_runs_before_breaks(found, limits)
+    kept = keep_comparable_runs(found, limits)
     assert (len(kept.cases[0].runs), kept.cases[0].failing_since) == (15, None)
     report = format_flaky_report(
         rank_flaky_cases(found, BaselineThresholds(limits[("travel", "a")]), pass_score=1.0),

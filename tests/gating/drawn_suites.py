@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from evalgate.baselines.failing_since import drop_runs_before_breaks
+from evalgate.baselines.failing_since import keep_comparable_runs
 from evalgate.baselines.history import add_run
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.frozen import frozen
@@ -139,7 +139,7 @@ def store_runs(plan: Plan, stored: Sequence[Mapping[str, Sequence[Outcome]]]) ->
 
 def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
     """Return the record of a gate run. `draw` gives the outcome of each run that the strategy requests."""
-    baseline = drop_runs_before_breaks(baseline, plan.case_thresholds)
+    baseline = keep_comparable_runs(baseline, plan.case_thresholds)
     strategy = choose_run_strategy(plan, choose_statistics(plan, baseline), baseline)
     cases = _list_cases(plan)
     finished: dict[int, list[RunResult]] = {index: [] for index in range(len(cases))}
