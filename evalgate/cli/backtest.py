@@ -32,6 +32,8 @@ class BacktestResult:
     """Metrics that the thresholds file names, and for which the result has no score."""
     missing_baseline: str = ""
     """Name of the baseline if it does not exist; else ""."""
+    left_out: tuple[str, ...] = ()
+    """Sentences about comparisons that decided the stored verdict, and that are not made again."""
 
     @property
     def flips(self) -> bool:
@@ -89,7 +91,19 @@ def _replay_result(
         now,
         tuple(metric for metric in criteria if metric not in known),
         path if path and stored is None else "",
+        tuple(_describe_left_out(record)),
     )
+
+
+def _describe_left_out(record: Record) -> Iterator[str]:
+    fell = [each.name for each in record.anchor.metrics if each.outcome == "fell"] if record.anchor else []
+    if fell:
+        yield (
+            f"not compared again: `gate.anchor` closed this gate ({', '.join(fell)}), and would close it "
+            "whatever the rest decides"
+        )
+    if record.control is not None:
+        yield "not compared again: control runs took part in this verdict"
 
 
 def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
@@ -129,10 +143,13 @@ def _format_lines(found: Sequence[BacktestResult]) -> Iterator[str]:
         yield f"{to_log_line(each.path, 120)} ({to_log_line(each.created_at[:16], 20)}): {verdicts}"
         if each.flips:
             yield from (f"  {to_log_line(reason, 500)}" for reason in each.now.reasons)
+            yield from (f"  {to_log_line(sentence, 500)}" for sentence in each.left_out)
         if each.unscored_metrics:
             metrics = to_log_line(", ".join(each.unscored_metrics), 300)
             yield f"  not evaluated: the file has no score of {metrics}"
     if lacking := next((each.missing_baseline for each in found if each.missing_baseline), ""):
         yield f"There is no baseline at {to_log_line(lacking, 300)}: absolute thresholds only."
     flips = sum(each.flips for each in found)
-    yield f"{flips:,} of {pluralize(len(found), 'verdict')} would change."
+    doubtful = sum(bool(each.flips and each.left_out) for each in found)
+    but = f", {doubtful:,} of them only without what was not compared again" if doubtful else ""
+    yield f"{flips:,} of {pluralize(len(found), 'verdict')} would change{but}."

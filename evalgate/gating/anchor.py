@@ -111,7 +111,8 @@ def build_anchor_tables(
     """Build one score table (a metric's scores in all cases) for each metric, with the anchor as baseline.
 
     The limit of a drop is `gate.anchor.max_regression`. If this is None, the limits for the moving baseline
-    count. Budgets are left out: they are compared with the moving baseline alone.
+    count. Metrics that may fall by any amount are left out, and so are budgets, which are compared with the
+    moving baseline alone.
     """
     own = gate.anchor.max_regression if gate.anchor else None
     limit = gate.max_regression if own is None else own
@@ -120,7 +121,7 @@ def build_anchor_tables(
     return {
         name: ScoreTable(table.cases, MetricRule(table.rule.max_drop))
         for name, table in build_score_tables(cases, anchor_baseline, statistics).items()
-        if not is_report_row_table(name) and not table.rule.is_figure
+        if not is_report_row_table(name) and not table.rule.is_figure and table.rule.max_drop is not None
     }
 
 
@@ -165,11 +166,14 @@ def describe_anchor(found: AnchorComparison) -> Iterator[str]:
     yield from (each.sentence for each in found.metrics if each.outcome in {"fell_before", "doubtful"})
     for name in found.not_compared:
         yield (
-            f"{name} is not compared with the anchor {found.name}: no case has a score on both sides, "
-            "or the cases, the metric or its judge changed since."
+            f"{name} is not compared with the anchor {found.name}: too few runs have a score, or no case can "
+            "be compared, because the cases, the metric or its judge changed since."
         )
     if not found.metrics and not found.not_compared:
-        yield f"Nothing was compared with the anchor {found.name}: no metric gates by its average."
+        yield (
+            f"Nothing was compared with the anchor {found.name}: no metric gates by its average, or each may "
+            "fall by any amount (`max_regression` 1)."
+        )
 
 
 def _format_means(metric: AnchorMetric) -> str:

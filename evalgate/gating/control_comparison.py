@@ -25,7 +25,12 @@ from evalgate.gating.control_suspects import (
     FreshRuns,
     SuspectOutcomes,
 )
-from evalgate.gating.score_tables import build_metric_table_name, build_row_name, build_row_quote
+from evalgate.gating.score_tables import (
+    build_metric_table_name,
+    build_row_name,
+    build_row_quote,
+    collect_confirmed_rows,
+)
 from evalgate.gating.verdict_messages import (
     REGRESSION,
     MessageContext,
@@ -247,17 +252,16 @@ def apply_control(
         return compared_runs
     compared = {name: found for name, found in decision.metrics.items() if not found.rule.is_figure}
     answers = {case.key: case.answer for case in control.cases}
-    quote = build_case_quote(case.key for case in compared_runs.cases)
+    cases = compared_runs.cases
+    quote = build_case_quote(case.key for case in cases)
     cleared = tuple(
-        begin_broken_sentence(quote(case.key))
-        for case in compared_runs.cases
-        if _VERDICTS[answers.get(case.key)] == "pass"
+        begin_broken_sentence(quote(case.key)) for case in cases if _VERDICTS[answers.get(case.key)] == "pass"
     )
-    settled = {build_row_name(case) for case in compared_runs.cases if case.key in control.settled}
-    context = MessageContext(quote=build_row_quote(compared_runs.cases))
+    settled = {build_row_name(case) for case in cases if case.key in control.settled}
+    context = MessageContext(quote=build_row_quote(cases), confirmed=collect_confirmed_rows(cases))
     averages = {build_metric_table_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
-    for key, summary in zip(group_by_metric(compared_runs.cases), compared_runs.metrics, strict=True):
+    for key, summary in zip(group_by_metric(cases), compared_runs.metrics, strict=True):
         table = build_metric_table_name(key.name, key.fingerprint)
         found = compared.get(table)
         judged = summary.judgement
@@ -267,7 +271,7 @@ def apply_control(
         own = averages.get(table)
         broken = (
             answers.get(case.key)
-            for case in compared_runs.cases
+            for case in cases
             if case.gates and _is_broken_by(case, key.name, key.fingerprint)
         )
         verdicts = _list_verdicts(found, own, broken)

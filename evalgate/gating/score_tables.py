@@ -54,6 +54,13 @@ def build_row_name(case: CaseResult) -> str:
     return f"{case.eval_set_id}\0{case.eval_id}"
 
 
+def collect_confirmed_rows(cases: Sequence[CaseResult]) -> frozenset[str]:
+    """Return the names of the rows of cases that follow-up runs show to be broken."""
+    return frozenset(
+        build_row_name(case) for case in cases if case.follow_up and case.follow_up.outcome == "broke"
+    )
+
+
 def build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     """Return a function that converts the name of a case's row to the case's name in sentences."""
     quote = build_case_quote(case.key for case in cases)

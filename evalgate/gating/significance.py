@@ -42,6 +42,7 @@ from evalgate.gating.score_tables import (
     build_row_name,
     build_row_quote,
     build_score_tables,
+    collect_confirmed_rows,
     compare_report_row_means,
     describe_out_of_range_scores,
     list_report_row_tables,
@@ -264,6 +265,7 @@ def build_message_context(
         case_alpha=parameters.case_alpha,
         missing_because=_explain_missing_scores(cases),
         quote=build_row_quote(cases),
+        confirmed=collect_confirmed_rows(cases),
     )
 
 

@@ -5,6 +5,7 @@ they never contradict the verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from math import floor, isinf, log10
 from typing import Literal
 
@@ -57,6 +58,8 @@ class MessageContext:
     """Causes of missing scores in words, for the sentence about runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
     """Function that converts the name of a case's row in the score tables to the case's name in sentences."""
+    confirmed: AbstractSet[str] = frozenset()
+    """Rows of the cases that follow-up runs show to be broken."""
     score: Callable[[float], float] = float
     """Function that converts a share of the metric's range (0 to 1) to a score in this range."""
     is_part: bool = False
@@ -116,14 +119,14 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
     """Return one sentence that lists the suspects: cases that scored lower, maybe by luck; () without any."""
-    names = metric.list_cases("suspect")
+    suspects = metric.list_cases("suspect")
+    names = [name for name in suspects if name not in context.confirmed]
     if not names:
         return ()
-    other = "other " if metric.list_cases("broken") else ""
-    noun = f"{other}case" if len(names) == 1 else f"{other}cases"
+    other = "other " if metric.list_cases("broken") or len(names) < len(suspects) else ""
+    count, whose = pluralize(len(names), f"{other}case"), "its" if len(names) == 1 else "their"
     listed = join_first([context.quote(name) for name in names], _NAMED)
-    whose = "its" if len(names) == 1 else "their"
-    return (f"{len(names):,} {noun} scored lower; taken alone, {whose} runs could be luck: {listed}.",)
+    return (f"{count} scored lower; taken alone, {whose} runs could be luck: {listed}.",)
 
 
 def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageContext) -> Iterator[str]:

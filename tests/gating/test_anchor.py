@@ -98,6 +98,18 @@ def test_cases_that_changed_are_left_out_and_counted() -> None:
     assert "is not compared with the anchor v1" in " ".join(describe_anchor(nothing))
 
 
+def test_a_limit_that_allows_any_drop_is_named_as_the_reason() -> None:
+    found = compare(0, 0, 16, max_regression=1)
+
+    assert (found.metrics, found.not_compared) == ((), ())
+    assert list(describe_anchor(found)) == [
+        (
+            "Nothing was compared with the anchor v1: no metric gates by its average, or each may fall by any "
+            "amount (`max_regression` 1)."
+        )
+    ]
+
+
 def test_what_luck_may_do_is_told_and_closes_nothing() -> None:
     found = compare(0, 2, 4, changed=30)
 

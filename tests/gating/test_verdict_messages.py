@@ -321,6 +321,16 @@ def test_suspects_are_listed_after_what_broke() -> None:
     )
 
 
+def test_a_case_that_follow_up_runs_show_to_be_broken_is_no_suspect() -> None:
+    cases = {name: outcome("suspect", (6, 10), (0, 3)) for name in "ab"}
+    metric = replace(METRIC, cases=cases)
+
+    assert describe_metric(metric, replace(MAIN, confirmed={"a"}))[1:] == (
+        "1 other case scored lower; taken alone, its runs could be luck: `b`.",
+    )
+    assert describe_metric(metric, replace(MAIN, confirmed={"a", "b"}))[1:] == ()
+
+
 def test_a_long_list_of_suspects_is_cut() -> None:
     cases = {name: outcome("suspect", (6, 10), (0, 1)) for name in "abcdefg"}
 

@@ -21,6 +21,8 @@ from evalgate.cli.flaky import rank_flaky_cases
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import (
+    AnchorComparison,
+    AnchorMetric,
     Baseline,
     BaselineSource,
     CaseMetric,
@@ -168,6 +170,23 @@ def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
         f"  1 of 2 cases (b) missed a threshold.\n{untold}"
         "1 of 2 verdicts would change.\n"
     )
+
+
+def test_a_verdict_by_the_anchor_is_not_said_to_change(tmp_path: Path) -> None:
+    fell = AnchorMetric(RESPONSE, "fell", 0.9, 1.0, 0.05, 2, 2, "It fell by 0.10 since v1.")
+    closed = a_result(case("a", 0.9), case("b", 0.9), verdict=Verdict("fail", 1, (fell.sentence,)))
+    write(tmp_path, "1.json", replace(closed, anchor=AnchorComparison("b.json@v1", "v1", (fell,))))
+    config(tmp_path, criteria={RESPONSE: 0.8})
+    found = run_backtest(["1.json"], thresholds_file=None, baseline=None, folder=tmp_path)
+    lines = backtest_text(found).splitlines()
+    assert lines[0].endswith("fail -> pass")
+    assert lines[-2:] == [
+        (
+            f"  not compared again: `gate.anchor` closed this gate ({RESPONSE}), and would close it whatever the rest "
+            "decides"
+        ),
+        "1 of 1 verdict would change, 1 of them only without what was not compared again.",
+    ]
 
 
 def test_a_stored_verdict_under_rules_for_some_cases(tmp_path: Path) -> None:
