@@ -69,7 +69,12 @@ def find_break(
         pass_score: Share of a metric's range, from 0 to 1, which a metric without an entry in `thresholds`
             must reach; None: such metrics do not count.
     """
-    by_source = _group_outcomes(case.runs, thresholds, pass_score)
+    return _find_break(case, sources, _group_outcomes(case.runs, thresholds, pass_score))
+
+
+def _find_break(
+    case: BaselineCase, sources: Sequence[BaselineSource], by_source: Mapping[int, Sequence[bool]]
+) -> FailingSince | None:
     streak = _find_last_streak(by_source, passed=False)
     if not streak:
         return None
@@ -163,15 +168,14 @@ def keep_comparable_runs(baseline: Baseline, case_thresholds: CaseThresholds) ->
 
     def keep_case_runs(case: BaselineCase) -> BaselineCase:
         own = case_thresholds.get(case.key)
-        found = find_break(case, baseline.sources, own) if own is not None else None
+        by_source = {} if own is None else _group_outcomes(case.runs, own, None)
+        found = _find_break(case, baseline.sources, by_source)
         if found is not None:
-            known = {run.source: () for run in case.runs}
-            kept = set(_find_sources_since(found, known, baseline.sources))
-        else:
-            fixed = _find_fixed_breaks(_group_outcomes(case.runs, own, None)) if own is not None else ()
-            if not fixed:
-                return replace(case, failing_since=None) if case.failing_since else case
+            kept = set(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))
+        elif fixed := _find_fixed_breaks(by_source):
             kept = {run.source for run in case.runs} - fixed
+        else:
+            return replace(case, failing_since=None) if case.failing_since else case
         return replace(case, runs=tuple(run for run in case.runs if run.source in kept), failing_since=found)
 
     return replace(baseline, cases=tuple(map(keep_case_runs, baseline.cases)))
