@@ -117,17 +117,20 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
     return replace(after, cases=tuple(map(mark_case, after.cases)))
 
 
-def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
+def drop_runs_before_breaks(
+    baseline: Baseline, case_thresholds: CaseThresholds, pass_score: float | None = None
+) -> Baseline:
     """Return a copy of the baseline in which broken cases have lost the runs before their break.
 
     `failing_since` of a broken case is set to the break. All other cases keep their runs, and their
     `failing_since` becomes None. A case that is not in `case_thresholds` does not count as broken. A metric
-    counts only if it is in the thresholds of its case.
+    that is not in the thresholds of its case must reach `pass_score`, a share of the metric's range from 0 to
+    1; if `pass_score` is None, it does not count.
     """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
         own = case_thresholds.get(case.key)
-        found = find_break(case, baseline.sources, own) if own is not None else None
+        found = find_break(case, baseline.sources, own, pass_score) if own is not None else None
         if found is None:
             return replace(case, failing_since=None) if case.failing_since else case
         since = frozenset(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))

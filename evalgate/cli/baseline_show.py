@@ -100,16 +100,19 @@ def summarize_baseline(
     gate = destination.config.gate
     runs = destination.config.runs
     repeats_itself = gate.deterministic or destination.config.is_replay
+    current = load_current_cases(
+        destination.config, destination.criteria, destination.workspace.folder, thresholds_file
+    )
     if not (destination.config.runs_given or repeats_itself):
-        runs = choose_default_runs([len(case.runs) for case in baseline.cases])
+        run_cases = current.drop_runs_before_breaks(current.select_run_cases(baseline)).cases
+        runs = choose_default_runs([len(case.runs) for case in run_cases])
     statistics = build_statistical_policy(gate, runs, destination.criteria)
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
-    current = load_current_cases(destination.config, destination.workspace.folder, thresholds_file)
     criteria = {each.metric: each for each in destination.criteria}
     reported = {name for name, each in criteria.items() if not each.gates}
-    counted = current.describe_counted_cases(baseline)
-    drops = _estimate_drops(baseline, destination, statistics, reported, current)
+    compared = current.select_compared_runs(baseline)
+    drops = _estimate_drops(compared, destination, statistics, reported, current)
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
         destination.target,
@@ -120,10 +123,19 @@ def summarize_baseline(
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
         dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
-        tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark, counted))),
+        tuple(
+            filter(
+                None,
+                (
+                    *describe_staleness(baseline, now),
+                    thresholds.remark,
+                    current.describe_compared_runs(baseline),
+                ),
+            )
+        ),
         {
             name: found
-            for name, found in _estimate_increases(baseline, destination, statistics, current)
+            for name, found in _estimate_increases(compared, destination, statistics, current)
             if name not in reported
         },
         tuple(sorted(reported & stored)),
@@ -140,11 +152,11 @@ def _estimate_drops(
 ) -> dict[str, DetectableDrop]:
     """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    Left out are the metrics in `reported`, and the cases that cannot close the gate according to `current`.
+    Left out are the metrics in `reported`. `baseline` has only the runs that the gate compares with.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
-    stored = build_score_history(current.select_gating_cases(baseline), config).items()
+    stored = build_score_history(baseline, config).items()
     history = {name: cases for name, cases in stored if name not in reported}
     ranges = {name: config.get_score_range(name) for name in history}
     allowed = {name: get_excessive_drop(criteria.get(name), own, config.gate) for name, own in ranges.items()}
@@ -164,11 +176,10 @@ def _estimate_increases(
 ) -> Iterator[tuple[str, DetectableIncrease]]:
     """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline.
 
-    Cases that, according to `current`, cannot close the gate are left out.
+    `baseline` has only the runs that the gate compares with.
     """
     criteria = {each.metric: each for each in destination.criteria}
-    counted = current.select_gating_cases(baseline)
-    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.gating).cases
+    cases = build_stored_record(baseline, criteria, EMPTY_RECORD, current.gating).cases
     for figures in collect_budget_figures(cases, baseline, statistics).values():
         stored = {
             case: [each for each in row.baseline or () if each is not None][

@@ -12,6 +12,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.reporter import HtmlReport
+from evalgate.runner.current_thresholds import load_current_cases
 from evalgate.runner.regating import EMPTY_RECORD, build_stored_record, compare_stored_record
 from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.system.files import write_atomically
@@ -22,7 +23,8 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
     """Compare `after` with `before` without running anything. Both name a `results.json` or a baseline.
 
     The section `gate` of the thresholds file applies. The thresholds of metrics come from `after` if it is a
-    `results.json`, and from the thresholds file if `after` is a baseline.
+    `results.json`, and from the thresholds file if `after` is a baseline. Of a baseline, only the runs since
+    the break of a case count, as for the gate.
 
     Raises:
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
@@ -31,13 +33,18 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
     criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
-    record = load_stored_result(workspace, after)
+    record, remark = load_stored_result(workspace, after), ""
     if record is None:
-        record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
+        current = load_current_cases(
+            thresholds.config, thresholds.criteria, workspace.folder, thresholds_file
+        )
+        stored = load_stored_baseline(workspace, after)
+        remark = current.describe_breaks(stored)
+        record = build_stored_record(current.drop_runs_before_breaks(stored), criteria, EMPTY_RECORD)
     found = compare_stored_record(record, baseline, thresholds, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
-    return replace(found, notices=(notice, *found.notices))
+    return replace(found, notices=(notice, *filter(None, [remark]), *found.notices))
 
 
 def write_comparison_page(record: Record, before: str, page: str, *, folder: Path) -> None:

@@ -201,3 +201,62 @@ def test_aa_holds_cases_to_their_own_rules(tmp_path: Path) -> None:
     rule = {"ids": "flaky", "protected": True, "criteria": {METRIC: 1.0}}
     write_estimate_project(tmp_path, cases=[rule])
     assert "by a protected case" in ask(tmp_path, *ESTIMATES["aa"])
+
+
+def write_broken_project(folder: Path, *, broken: int = 5, runs: tuple[int, int] = (10, 10)) -> None:
+    """Write a baseline of 20 cases and two gate runs with `runs`, in the second of which `broken` broke."""
+    sources = tuple(
+        BaselineSource(f"2026-11-{day:02d}T08:00:00+00:00", f"{day:02x}" * 20, "main") for day in (1, 2)
+    )
+    names = [f"c{number:02d}" for number in range(20)]
+    cases = tuple(
+        BaselineCase(
+            "shop",
+            name,
+            "failed" if number < broken else "passed",
+            "f",
+            {METRIC: "m"},
+            tuple(
+                BaselineRun(source, "answered", {METRIC: float(not source or number >= broken)}, 1.0)
+                for source, count in enumerate(runs)
+                for _ in range(count)
+            ),
+        )
+        for number, name in enumerate(names)
+    )
+    write_estimate_project(folder, names=names, criteria={METRIC: 0.8})
+    (folder / "b.json").write_text(dump_baseline(Baseline(cases, sources, "b.json")), "utf-8")
+
+
+BROKE = "5 cases broke on the default branch: only their runs since then count."
+
+
+def test_estimates_leave_out_the_runs_before_a_break(tmp_path: Path) -> None:
+    write_broken_project(tmp_path)
+    said = {name: ask(tmp_path, *words) for name, words in ESTIMATES.items()}
+
+    assert f"{METRIC}: 0.75 on average of 20 cases" in said["baseline show"]
+    assert "Fail now and then" not in said["baseline show"]
+    assert "runs per case: 20" in said["baseline show"]  # what it holds
+    assert "Broke on the default branch and not fixed: 5 cases" in said["baseline show"]
+    assert f"{METRIC}: 0.75 on average, `max_regression` 0.05" in said["plan"]
+    assert "10 to 20 stored runs of a case" in said["plan"]
+    assert "drawn from 10 to 20 stored runs of 20 cases" in said["aa"]
+    assert "false alarms: 0.0%" in said["aa"]
+    for text in said.values():
+        assert text.count(BROKE) == 1
+
+
+@pytest.mark.parametrize(("broken", "planned"), [(10, "up to 5 runs"), (11, "1 run")])
+def test_show_takes_the_default_of_runs_from_the_runs_since_a_break(
+    tmp_path: Path, broken: int, planned: str
+) -> None:
+    write_broken_project(tmp_path, broken=broken, runs=(10, 2))
+    assert f"with {planned} of each case" in ask(tmp_path, *ESTIMATES["baseline show"])
+
+
+def test_compare_leaves_out_the_runs_before_a_break_on_both_sides(tmp_path: Path) -> None:
+    write_broken_project(tmp_path)
+    text = ask(tmp_path, "compare", "b.json", "b.json")
+    assert re.search(rf"{METRIC} +0\.75 .* 0\.75 +±0\.00", text)
+    assert text.count(BROKE) == 1
