@@ -421,7 +421,7 @@ def measure_false_alarms(
     counted, remark = current.select_compared_runs(baseline), current.describe_compared_runs(baseline)
     if baseline.cases and not counted.cases:
         raise InvalidInputError(f"{path}: {remark}")
-    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.gating).cases
+    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.policies).cases
     return replace(run_aa_test(cases, counted, gate_rules, repeats=repeats), remark=remark)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from evalgate.baselines.failing_since import find_break, format_failing_since
 from evalgate.baselines.flakiness import BaselineThresholds
@@ -97,17 +97,11 @@ def summarize_baseline(
         NoVerdictError: the service that stores the baseline does not answer.
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
-    gate = destination.config.gate
-    runs = destination.config.runs
-    repeats_itself = gate.deterministic or destination.config.is_replay
-    current = load_current_cases(
-        destination.config, destination.criteria, destination.workspace.folder, thresholds_file
-    )
-    if not (destination.config.runs_given or repeats_itself):
-        run_cases = current.drop_runs_before_breaks(current.select_run_cases(baseline)).cases
-        runs = choose_default_runs([len(case.runs) for case in run_cases])
+    config, gate = destination.config, destination.config.gate
+    current = load_current_cases(config, destination.criteria, destination.workspace.folder, thresholds_file)
+    runs = _choose_runs(baseline, config, current)
     statistics = build_statistical_policy(gate, runs, destination.criteria)
-    get_range = destination.config.get_score_range
+    get_range = config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
     criteria = {each.metric: each for each in destination.criteria}
     reported = {name for name, each in criteria.items() if not each.gates}
@@ -133,14 +127,18 @@ def summarize_baseline(
                 ),
             )
         ),
-        {
-            name: found
-            for name, found in _estimate_increases(compared, destination, statistics, current)
-            if name not in reported
-        },
+        dict(_estimate_increases(compared, destination, statistics, current)),
         tuple(sorted(reported & stored)),
         tuple(name for name in drops if get_excessive_drop(criteria.get(name), get_range(name), gate) >= 1),
     )
+
+
+def _choose_runs(baseline: Baseline, config: Config, current: CurrentCases) -> int | Literal["auto"]:
+    """Return the setting `runs`; without it, the default that the gate would choose with the baseline."""
+    if config.runs_given or config.gate.deterministic or config.is_replay:
+        return config.runs
+    run_cases = current.drop_runs_before_breaks(current.select_run_cases(baseline)).cases
+    return choose_default_runs([len(case.runs) for case in run_cases])
 
 
 def _estimate_drops(
@@ -174,13 +172,15 @@ def _estimate_drops(
 def _estimate_increases(
     baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy, current: CurrentCases
 ) -> Iterator[tuple[str, DetectableIncrease]]:
-    """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline.
+    """Yield (metric name, smallest increase that the gate can detect) for each budget that gates.
 
     `baseline` has only the runs that the gate compares with.
     """
     criteria = {each.metric: each for each in destination.criteria}
-    cases = build_stored_record(baseline, criteria, EMPTY_RECORD, current.gating).cases
+    cases = build_stored_record(baseline, criteria, EMPTY_RECORD, current.policies).cases
     for figures in collect_budget_figures(cases, baseline, statistics).values():
+        if figures.metric in criteria and not criteria[figures.metric].gates:
+            continue
         stored = {
             case: [each for each in row.baseline or () if each is not None][
                 -statistics.parameters.baseline_keep :

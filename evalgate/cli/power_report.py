@@ -182,7 +182,7 @@ def _assume_basis(request: PlanRequest, target: BaselineTarget, current: Current
     Raises:
         InvalidInputError: the number of cases is not known.
     """
-    cases = request.cases or len(current.gating or ())
+    cases = request.cases or len(current.gating)
     if not cases:
         why = f" ({current.problem.rstrip('.')})" if current.problem else ""
         raise InvalidInputError(
@@ -191,7 +191,7 @@ def _assume_basis(request: PlanRequest, target: BaselineTarget, current: Current
         )
     average = _ASSUMED_AVERAGE
     noise = (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
-    run_size = request.cases or cases + len(current.non_gating)
+    run_size = request.cases or len(current.policies or ())
     return _PlanBasis({"(any metric)": noise}, cases, run_size, None, None, tuple(_describe_assumptions()))
 
 

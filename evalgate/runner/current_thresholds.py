@@ -12,7 +12,6 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseKey, CasePolicy, Criterion
-from evalgate.metrics.scoring import DEFAULT_CASE_POLICY
 from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.suites import Suite
 from evalgate.runner.validation import load_suites
@@ -22,10 +21,10 @@ from evalgate.runner.validation import load_suites
 class CurrentCases:
     """Cases of today's eval sets, to find the cases and runs of a baseline that still count for the gate."""
 
-    gating: Mapping[CaseKey, CasePolicy] | None = None
-    """Policies of the cases that can close the gate; None: the eval sets are unknown, so all cases count."""
-    non_gating: frozenset[CaseKey] = frozenset()
-    """Cases that cannot close the gate: quarantined cases, and imported cases that were not reviewed yet."""
+    policies: Mapping[CaseKey, CasePolicy] | None = None
+    """Policies of all cases; None: the eval sets are unknown, so all stored cases count."""
+    observed: frozenset[CaseKey] = frozenset()
+    """Imported cases that were not reviewed yet. Like quarantined cases, they cannot close the gate."""
     problem: str = ""
     """Reason, as part of a sentence, why weights and quarantine of cases are not known. "" if they are known,
     or if the thresholds file has none."""
@@ -36,24 +35,29 @@ class CurrentCases:
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Return the weight of each case in `gating`, by `eval_set_id/eval_id`; {} if `gating` is None."""
-        known = self.gating or {}
+        """Return the weight of each case in `policies`, by `eval_set_id/eval_id`; {} if it is None."""
+        known = self.policies or {}
         return {f"{key[0]}/{key[1]}": case_policy.weight for key, case_policy in known.items()}
 
+    @property
+    def gating(self) -> frozenset[CaseKey]:
+        """Return the cases in `policies` that can close the gate; none if `policies` is None."""
+        known = (self.policies or {}).items()
+        return frozenset(key for key, policy in known if policy.quarantine is None) - self.observed
+
     def select_gating_cases(self, baseline: Baseline) -> Baseline:
-        """Return the baseline with only the cases that are in `gating`; all its cases if `gating` is None."""
-        known = self.gating
-        if known is None:
+        """Return the baseline with only the cases that can close the gate; all if `policies` is None."""
+        if self.policies is None:
             return baseline
-        return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in known))
+        gating = self.gating
+        return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in gating))
 
     def select_run_cases(self, baseline: Baseline) -> Baseline:
         """Return the baseline with only the cases of today's eval sets; all cases if these are unknown."""
-        known = self.gating
+        known = self.policies
         if known is None:
             return baseline
-        kept = (case for case in baseline.cases if case.key in known or case.key in self.non_gating)
-        return replace(baseline, cases=tuple(kept))
+        return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in known))
 
     def drop_runs_before_breaks(self, baseline: Baseline) -> Baseline:
         """Return the baseline in which the runs before the break of a case are left out, as for the gate."""
@@ -86,9 +90,9 @@ class CurrentCases:
         if self.problem:
             counted = pluralize(stored, "stored case")
             return f"Weights (`cases`) and `gate.quarantine` do not count in {counted}: {self.problem}"
-        non_gating = sum(case.key in self.non_gating for case in baseline.cases)
-        gone = stored - non_gating - len(self.select_gating_cases(baseline).cases)
-        return describe_left_out_cases(stored, non_gating, gone)
+        present = len(self.select_run_cases(baseline).cases)
+        non_gating = present - len(self.select_gating_cases(baseline).cases)
+        return describe_left_out_cases(stored, non_gating, stored - present)
 
 
 def describe_left_out_cases(stored: int, non_gating: int, gone: int) -> str:
@@ -136,17 +140,15 @@ def load_current_cases(
     except InvalidInputError as error:
         problem = _describe_problems(error)
         return CurrentCases(problem=problem, thresholds=common, pass_score=pass_score)
-    gating, non_gating = dict[CaseKey, CasePolicy](), set[CaseKey]()
+    policies, observed = dict[CaseKey, CasePolicy](), set[CaseKey]()
     for suite in suites:
         for case in suite.eval_set.cases:
             key = suite.eval_set.eval_set_id, case.eval_id
-            case_policy = suite.case_policies.get(key, DEFAULT_CASE_POLICY)
-            if case_policy.quarantine is None and case.status != "observed":
-                gating[key] = case_policy
-            else:
-                non_gating.add(key)
+            policies[key] = suite.get_case_policy(case)
+            if case.status == "observed":
+                observed.add(key)
     known = _add_case_thresholds(common, suites)
-    return CurrentCases(gating, frozenset(non_gating), thresholds=known, pass_score=pass_score)
+    return CurrentCases(policies, frozenset(observed), thresholds=known, pass_score=pass_score)
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:

@@ -260,3 +260,58 @@ def test_compare_leaves_out_the_runs_before_a_break_on_both_sides(tmp_path: Path
     text = ask(tmp_path, "compare", "b.json", "b.json")
     assert re.search(rf"{METRIC} +0\.75 .* 0\.75 +±0\.00", text)
     assert text.count(BROKE) == 1
+
+
+def write_worse_baseline(folder: Path) -> None:
+    """Write `worse.json`, a copy of the baseline of `write_estimate_project` in which `a` always fails."""
+    stored = json.loads((folder / "b.json").read_text("utf-8"))
+    for case in stored["cases"]:
+        if case["eval_id"] == "a":
+            case["runs"] = [{**run, "scores": {METRIC: 0.0}} for run in case["runs"]]
+    (folder / "worse.json").write_text(json.dumps(stored), "utf-8")
+
+
+def test_compare_applies_the_policies_of_today_to_a_baseline(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path, criteria={METRIC: 0.8})
+    write_worse_baseline(tmp_path)
+    plain = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert plain.code == 1, plain.err
+    assert "0.62" in plain.out  # (0.5 + 0 + 1 + 1) / 4
+
+    weight = [{"ids": "a", "weight": 5}]
+    write_estimate_project(tmp_path, criteria={METRIC: 0.8}, cases=weight)
+    weighted = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert re.search(rf"{METRIC} +0\.31 .* 0\.94 ", weighted.out)  # 2.5 and 7.5 of 8
+
+    quarantine(tmp_path, "a")
+    write_estimate_project(tmp_path, names=("flaky", "a", "b"), criteria={METRIC: 0.8})
+    found = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert found.code == 0, found.out + found.err
+    assert "shop/a failed, until 2999-01-01, anna: moved" in found.out
+    assert "1 is no longer in the eval sets." in found.out
+    assert "worse.json (3 cases) was compared with b.json" in found.out
+
+
+def test_compare_counts_no_imported_case_of_a_baseline(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path, criteria={METRIC: 0.8})
+    write_worse_baseline(tmp_path)
+    notes = {"cases": {"a": {"status": "observed"}}}
+    (tmp_path / "shop.cases.yaml").write_text(json.dumps(notes), "utf-8")
+    found = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert found.code == 0, found.out + found.err
+
+
+def test_compare_says_that_the_policies_are_not_known(tmp_path: Path) -> None:
+    quarantine(tmp_path, "a")
+    write_estimate_project(tmp_path, eval_sets=[], criteria={METRIC: 0.8})
+    write_worse_baseline(tmp_path)
+    found = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert found.code == 1, found.err
+    assert "4 stored cases: the thresholds file lists no `eval_sets`." in found.out
+
+
+def test_compare_refuses_a_baseline_without_a_case_of_today(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path, names=("new",))
+    found = evalgate("compare", "b.json", "b.json", cwd=tmp_path)
+    assert found.code == 2
+    assert "b.json: 0 of 4 stored cases count: 4 are no longer in the eval sets." in found.err
