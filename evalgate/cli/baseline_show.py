@@ -65,7 +65,7 @@ class BaselineSummary:
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """For each case that broke on the default branch: the gate run in which it began to fail."""
+    """For each case of today that broke on the default branch: the gate run in which it began to fail."""
     planned: str
     """Number of runs of each case that `metrics` assumes, in words, such as `3 runs`."""
     remarks: tuple[str, ...]
@@ -108,6 +108,7 @@ def summarize_baseline(
     compared = current.select_compared_runs(baseline)
     drops = _estimate_drops(compared, destination, statistics, reported, current)
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
+    remarks = *describe_staleness(baseline, now), thresholds.remark, current.describe_compared_runs(baseline)
     return BaselineSummary(
         destination.target,
         baseline.sources,
@@ -115,18 +116,9 @@ def summarize_baseline(
         compute_age_days(baseline.sources, now),
         drops,
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
-        dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
+        dict(_find_breaks(current.select_run_cases(baseline), thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
-        tuple(
-            filter(
-                None,
-                (
-                    *describe_staleness(baseline, now),
-                    thresholds.remark,
-                    current.describe_compared_runs(baseline),
-                ),
-            )
-        ),
+        tuple(filter(None, remarks)),
         dict(_estimate_increases(compared, destination, statistics, current)),
         tuple(sorted(reported & stored)),
         tuple(name for name in drops if get_excessive_drop(criteria.get(name), get_range(name), gate) >= 1),

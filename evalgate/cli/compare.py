@@ -7,13 +7,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from evalgate.config.loader import load_thresholds_or_default
-from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
-from evalgate.core.types import Baseline, CaseKey, Record, Reply
+from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.reporter import HtmlReport
-from evalgate.runner.current_thresholds import CurrentCases, load_current_cases
+from evalgate.runner.current_thresholds import load_current_cases
 from evalgate.runner.regating import EMPTY_RECORD, build_stored_record, compare_stored_record
 from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.system.files import write_atomically
@@ -34,27 +33,20 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
+    criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
     record, remark = load_stored_result(workspace, after), ""
     if record is None:
         stored = load_stored_baseline(workspace, after)
         current = load_current_cases(
-            thresholds.config, thresholds.criteria, workspace.folder, thresholds_file
+            thresholds.config, [*criteria.values()], workspace.folder, thresholds_file
         )
-        record = _build_current_record(stored, thresholds, current)
+        cases = current.drop_runs_before_breaks(current.require_run_cases(stored, after))
+        record = build_stored_record(cases, criteria, EMPTY_RECORD, current.policies, current.observed)
         remark = current.describe_compared_runs(stored)
-        if stored.cases and not record.cases:
-            raise InvalidInputError(f"{after}: {remark}")
     found = compare_stored_record(record, baseline, thresholds, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *filter(None, [remark]), *found.notices))
-
-
-def _build_current_record(stored: Baseline, thresholds: Thresholds, current: CurrentCases) -> Record:
-    """Return a baseline as the record of a run: with the cases of today's eval sets and their policies."""
-    criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
-    cases = current.drop_runs_before_breaks(current.select_run_cases(stored))
-    return build_stored_record(cases, criteria, EMPTY_RECORD, current.policies, current.observed)
 
 
 def write_comparison_page(record: Record, before: str, page: str, *, folder: Path) -> None:

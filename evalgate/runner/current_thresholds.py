@@ -59,6 +59,22 @@ class CurrentCases:
             return baseline
         return replace(baseline, cases=tuple(case for case in baseline.cases if case.key in known))
 
+    def require_run_cases(self, baseline: Baseline, name: str) -> Baseline:
+        """Return what `select_run_cases` returns. `name` is the name of the baseline.
+
+        Raises:
+            InvalidInputError: the baseline has cases, but none of them is in today's eval sets.
+        """
+        found = self.select_run_cases(baseline)
+        if baseline.cases and not found.cases:
+            raise InvalidInputError(f"{name}: {self.describe_removed_cases(baseline)}")
+        return found
+
+    def describe_removed_cases(self, baseline: Baseline) -> str:
+        """Return a sentence that says how many cases are in no eval set of today; "" if none are."""
+        stored = len(baseline.cases)
+        return describe_left_out_cases(stored, 0, stored - len(self.select_run_cases(baseline).cases))
+
     def drop_runs_before_breaks(self, baseline: Baseline) -> Baseline:
         """Return the baseline in which the runs before the break of a case are left out, as for the gate."""
         known = {case.key: self.thresholds.get_thresholds(case.key) for case in baseline.cases}

@@ -315,3 +315,67 @@ def test_compare_refuses_a_baseline_without_a_case_of_today(tmp_path: Path) -> N
     found = evalgate("compare", "b.json", "b.json", cwd=tmp_path)
     assert found.code == 2
     assert "b.json: 0 of 4 stored cases count: 4 are no longer in the eval sets." in found.err
+
+
+def write_flaky_project(folder: Path, names: Sequence[str], **rules: object) -> None:
+    """Write a baseline of six cases that fail every other run, and an eval set with `names`."""
+    source = BaselineSource("2026-11-01T08:00:00+00:00", "1a2b3c4d", "main")
+    runs = tuple(BaselineRun(0, "answered", {METRIC: float(at % 2)}, 1.0) for at in range(10))
+    stored = ("free", "kept", "known", "gone", "new", "c[1]")
+    cases = tuple(BaselineCase("shop", name, "failed", "f", {METRIC: "m"}, runs) for name in stored)
+    write_estimate_project(folder, names=names, criteria={METRIC: 0.8}, **rules)
+    (folder / "b.json").write_text(dump_baseline(Baseline(cases, (source,), "b.json")), "utf-8")
+
+
+def test_flaky_proposes_only_cases_that_can_be_quarantined(tmp_path: Path) -> None:
+    quarantine(tmp_path, "known")
+    names = ["free", "kept", "known", "new", "c[1]"]
+    write_flaky_project(tmp_path, names, cases=[{"ids": "kept", "protected": True}])
+    (tmp_path / "shop.cases.yaml").write_text("cases: {new: {status: observed}}", "utf-8")
+    text = ask(tmp_path, "flaky")
+
+    assert text.count("5 of 6 stored cases count: 1 is no longer in the eval sets.") == 1
+    assert "gone" not in text
+    for name, mark in {"kept": "protected", "known": "quarantined", "new": "not reviewed yet"}.items():
+        assert re.search(rf"^ 56% shop:{name}: .* in a row \({mark}\)$", text, re.MULTILINE)
+    entries = re.findall(r"^- (.*)", text, re.MULTILINE)
+    assert [json.loads(entry)["case"] for entry in entries] == ["shop:free", "shop:c[[]1]"]
+
+    known = json.loads((tmp_path / "q.json").read_text("utf-8"))
+    known += [{**json.loads(entry), "owner": "anna"} for entry in entries]
+    (tmp_path / "q.json").write_text(json.dumps(known), "utf-8")
+    assert "quarantine" not in evalgate("validate", cwd=tmp_path).err
+    assert "Entries for gate.quarantine" not in ask(tmp_path, "flaky")
+
+
+def test_flaky_says_that_protected_and_removed_cases_are_not_known(tmp_path: Path) -> None:
+    write_flaky_project(tmp_path, ["free"], eval_sets=["none.evalset.json"])
+    text = ask(tmp_path, "flaky")
+    assert text.count("Which cases are removed, protected or quarantined is not known: ") == 1
+    assert "none.evalset.json" in text
+    write_flaky_project(tmp_path, ["free"], eval_sets=[])
+    assert "not known" not in ask(tmp_path, "flaky")
+
+
+def test_lists_of_broken_cases_leave_out_removed_cases(tmp_path: Path) -> None:
+    write_broken_project(tmp_path)
+    eval_set = json.loads((tmp_path / "shop.evalset.json").read_text("utf-8"))
+    eval_set["eval_cases"] = eval_set["eval_cases"][5:]
+    (tmp_path / "shop.evalset.json").write_text(json.dumps(eval_set), "utf-8")
+    said = {name: ask(tmp_path, *name.split()) for name in ("flaky", "baseline show", "history")}
+
+    for name, text in said.items():
+        assert text.count("15 of 20 stored cases count: 5 are no longer in the eval sets.") == 1, name
+        assert "failing on main" not in text
+    assert "0 of 15 cases flip; 15 always ended the same way." in said["flaky"]
+    assert "not fixed" not in said["baseline show"]
+    badge = (tmp_path / "evalgate-history/badge.svg").read_text("utf-8")
+    assert "15/15 passed" in badge
+
+
+@pytest.mark.parametrize("name", ["flaky", "history"])
+def test_a_history_without_a_case_of_today_is_refused(tmp_path: Path, name: str) -> None:
+    write_estimate_project(tmp_path, names=("other",))
+    ended = evalgate(name, cwd=tmp_path)
+    assert ended.code == 2
+    assert "b.json: 0 of 4 stored cases count: 4 are no longer in the eval sets." in ended.err
