@@ -158,17 +158,20 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
     return replace(after, cases=tuple(map(mark_case, after.cases)))
 
 
-def keep_comparable_runs(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
+def keep_comparable_runs(
+    baseline: Baseline, case_thresholds: CaseThresholds, pass_score: float | None = None
+) -> Baseline:
     """Return a copy of the baseline with only the runs that a new run can be compared with.
 
     A broken case loses the runs before its break, and its `failing_since` is set to the break. Any other case
     loses the runs of breaks that were fixed, and its `failing_since` becomes None. A case that is not in
-    `case_thresholds` keeps its runs. A metric counts only if it is in the thresholds of its case.
+    `case_thresholds` keeps its runs. A metric that is not in the thresholds of its case must reach
+    `pass_score`, a share of the metric's range from 0 to 1; if `pass_score` is None, it does not count.
     """
 
     def keep_case_runs(case: BaselineCase) -> BaselineCase:
         own = case_thresholds.get(case.key)
-        by_source = {} if own is None else _group_outcomes(case.runs, own, None)
+        by_source = {} if own is None else _group_outcomes(case.runs, own, pass_score)
         found = _find_break(case, baseline.sources, by_source)
         if found is not None:
             kept = set(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))

@@ -155,11 +155,19 @@ def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
 
 
 def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
-    """Return the baseline with only the gate runs before `created_at` (ISO 8601); None if no run is left."""
+    """Return the baseline with only the gate runs before `created_at` (ISO 8601); None if no run is left.
+
+    A break of a case that happened later is left out, too.
+    """
     old = {at for at, source in enumerate(baseline.sources) if (source.created_at or "") < created_at}
-    cases = [
-        replace(case, runs=tuple(run for run in case.runs if run.source in old)) for case in baseline.cases
-    ]
+
+    def restrict_case(case: BaselineCase) -> BaselineCase:
+        since = case.failing_since
+        is_known = since is not None and (since.created_at or "") < created_at
+        runs = tuple(run for run in case.runs if run.source in old)
+        return replace(case, runs=runs, failing_since=since if is_known else None)
+
+    cases = [restrict_case(case) for case in baseline.cases]
     if not any(case.runs for case in cases):
         return None
     return prune_runs(replace(baseline, cases=tuple(cases)), keep=len(baseline.sources))

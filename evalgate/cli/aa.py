@@ -417,11 +417,11 @@ def measure_false_alarms(
     if (found := load_stored_result(workspace, path)) is not None:
         return _test_record(found, gate_rules, repeats)
     baseline = load_stored_baseline(workspace, path)
-    current = load_current_cases(thresholds.config, workspace.folder, thresholds_file)
-    counted, remark = current.select_gating_cases(baseline), current.describe_counted_cases(baseline)
+    current = load_current_cases(thresholds.config, [*criteria.values()], workspace.folder, thresholds_file)
+    counted, remark = current.select_compared_runs(baseline), current.describe_compared_runs(baseline)
     if baseline.cases and not counted.cases:
         raise InvalidInputError(f"{path}: {remark}")
-    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.gating).cases
+    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.policies).cases
     return replace(run_aa_test(cases, counted, gate_rules, repeats=repeats), remark=remark)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from evalgate.baselines.failing_since import find_break, format_failing_since
 from evalgate.baselines.flakiness import BaselineThresholds
@@ -65,7 +65,7 @@ class BaselineSummary:
     ranges: Mapping[str, Range]
     """Ranges of metrics that do not score from 0 to 1."""
     failing: Mapping[str, FailingSince]
-    """For each case that broke on the default branch: the gate run in which it began to fail."""
+    """For each case of today that broke on the default branch: the gate run in which it began to fail."""
     planned: str
     """Number of runs of each case that `metrics` assumes, in words, such as `3 runs`."""
     remarks: tuple[str, ...]
@@ -97,20 +97,18 @@ def summarize_baseline(
         NoVerdictError: the service that stores the baseline does not answer.
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
-    gate = destination.config.gate
-    runs = destination.config.runs
-    repeats_itself = gate.deterministic or destination.config.is_replay
-    if not (destination.config.runs_given or repeats_itself):
-        runs = choose_default_runs([len(case.runs) for case in baseline.cases])
+    config, gate = destination.config, destination.config.gate
+    current = load_current_cases(config, destination.criteria, destination.workspace.folder, thresholds_file)
+    runs = _choose_runs(baseline, config, current)
     statistics = build_statistical_policy(gate, runs, destination.criteria)
-    get_range = destination.config.get_score_range
+    get_range = config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
-    current = load_current_cases(destination.config, destination.workspace.folder, thresholds_file)
     criteria = {each.metric: each for each in destination.criteria}
     reported = {name for name, each in criteria.items() if not each.gates}
-    counted = current.describe_counted_cases(baseline)
-    drops = _estimate_drops(baseline, destination, statistics, reported, current)
+    compared = current.select_compared_runs(baseline)
+    drops = _estimate_drops(compared, destination, statistics, reported, current)
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
+    remarks = *describe_staleness(baseline, now), thresholds.remark, current.describe_compared_runs(baseline)
     return BaselineSummary(
         destination.target,
         baseline.sources,
@@ -118,17 +116,21 @@ def summarize_baseline(
         compute_age_days(baseline.sources, now),
         drops,
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
-        dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
+        dict(_find_breaks(current.select_run_cases(baseline), thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
-        tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark, counted))),
-        {
-            name: found
-            for name, found in _estimate_increases(baseline, destination, statistics, current)
-            if name not in reported
-        },
+        tuple(filter(None, remarks)),
+        dict(_estimate_increases(compared, destination, statistics, current)),
         tuple(sorted(reported & stored)),
         tuple(name for name in drops if get_excessive_drop(criteria.get(name), get_range(name), gate) >= 1),
     )
+
+
+def _choose_runs(baseline: Baseline, config: Config, current: CurrentCases) -> int | Literal["auto"]:
+    """Return the setting `runs`; without it, the default that the gate would choose with the baseline."""
+    if config.runs_given or config.gate.deterministic or config.is_replay:
+        return config.runs
+    run_cases = current.keep_comparable_runs(current.select_run_cases(baseline)).cases
+    return choose_default_runs([len(case.runs) for case in run_cases])
 
 
 def _estimate_drops(
@@ -140,11 +142,11 @@ def _estimate_drops(
 ) -> dict[str, DetectableDrop]:
     """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    Left out are the metrics in `reported`, and the cases that cannot close the gate according to `current`.
+    Left out are the metrics in `reported`. `baseline` has only the runs that the gate compares with.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
-    stored = build_score_history(current.select_gating_cases(baseline), config).items()
+    stored = build_score_history(baseline, config).items()
     history = {name: cases for name, cases in stored if name not in reported}
     ranges = {name: config.get_score_range(name) for name in history}
     allowed = {name: get_excessive_drop(criteria.get(name), own, config.gate) for name, own in ranges.items()}
@@ -162,14 +164,15 @@ def _estimate_drops(
 def _estimate_increases(
     baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy, current: CurrentCases
 ) -> Iterator[tuple[str, DetectableIncrease]]:
-    """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline.
+    """Yield (metric name, smallest increase that the gate can detect) for each budget that gates.
 
-    Cases that, according to `current`, cannot close the gate are left out.
+    `baseline` has only the runs that the gate compares with.
     """
     criteria = {each.metric: each for each in destination.criteria}
-    counted = current.select_gating_cases(baseline)
-    cases = build_stored_record(counted, criteria, EMPTY_RECORD, current.gating).cases
+    cases = build_stored_record(baseline, criteria, EMPTY_RECORD, current.policies).cases
     for figures in collect_budget_figures(cases, baseline, statistics).values():
+        if figures.metric in criteria and not criteria[figures.metric].gates:
+            continue
         stored = {
             case: [each for each in row.baseline or () if each is not None][
                 -statistics.parameters.baseline_keep :

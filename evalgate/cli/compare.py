@@ -12,6 +12,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.reporter import HtmlReport
+from evalgate.runner.current_thresholds import load_current_cases
 from evalgate.runner.regating import EMPTY_RECORD, build_stored_record, compare_stored_record
 from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.system.files import write_atomically
@@ -21,23 +22,31 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 def compare_results(before: str, after: str, *, thresholds_file: str | None, folder: Path) -> Record:
     """Compare `after` with `before` without running anything. Both name a `results.json` or a baseline.
 
-    The section `gate` of the thresholds file applies. The thresholds of metrics come from `after` if it is a
-    `results.json`, and from the thresholds file if `after` is a baseline.
+    The section `gate` of the thresholds file applies. If `after` is a `results.json`, it keeps the
+    thresholds, weights and quarantine of its own run. If `after` is a baseline, they come from the thresholds
+    file, and only the cases of today's eval sets count, with the runs since a break.
 
     Raises:
-        InvalidInputError: a file does not exist, or is neither a result nor a baseline.
+        InvalidInputError: a file does not exist, or is neither a result nor a baseline; or no case of the
+            baseline `after` is in the eval sets.
     """
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
     criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
-    record = load_stored_result(workspace, after)
+    record, remark = load_stored_result(workspace, after), ""
     if record is None:
-        record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
+        stored = load_stored_baseline(workspace, after)
+        current = load_current_cases(
+            thresholds.config, [*criteria.values()], workspace.folder, thresholds_file
+        )
+        cases = current.keep_comparable_runs(current.require_run_cases(stored, after))
+        record = build_stored_record(cases, criteria, EMPTY_RECORD, current.policies, current.observed)
+        remark = current.describe_compared_runs(stored)
     found = compare_stored_record(record, baseline, thresholds, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
-    return replace(found, notices=(notice, *found.notices))
+    return replace(found, notices=(notice, *filter(None, [remark]), *found.notices))
 
 
 def write_comparison_page(record: Record, before: str, page: str, *, folder: Path) -> None:

@@ -1,7 +1,8 @@
 """`evalgate flaky`: rank cases by how often their runs disagree, and propose quarantines."""
 
+import glob
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -18,10 +19,10 @@ from evalgate.baselines.flakiness import (
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_json, to_log_line
-from evalgate.core.types import Baseline, BaselineCase, FailingSince
+from evalgate.core.types import Baseline, BaselineCase, CaseKey, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
 from evalgate.runner.baseline_targets import resolve_target
-from evalgate.runner.current_thresholds import load_current_thresholds
+from evalgate.runner.current_thresholds import CurrentCases, load_current_cases, load_current_thresholds
 
 PROPOSED = 0.1
 """Smallest flip rate for which a quarantine is proposed: one in ten pairs of runs disagrees."""
@@ -45,16 +46,18 @@ class FlakyCase:
     """True if the case failed at least twice, and passed in between or in the same gate run."""
     failing_since: FailingSince | None = None
     """For a case that passed until a commit and fails since: the gate run of its first failure. Else None."""
+    mark: str = ""
+    """Reason why the case needs no quarantine or cannot get one, such as `protected`; "" without a reason."""
 
     @property
     def is_proposed(self) -> bool:
         """Return True if the report proposes to quarantine the case.
 
         Its failures must alternate with passes, and its `flip_rate` must be at least `PROPOSED`. A case that
-        passed until a commit and has failed since is not proposed.
+        passed until a commit and has failed since is not proposed, and neither is a case with a `mark`.
         """
         is_steady = self.failing_since is not None or not self.alternates
-        return not is_steady and (self.flakiness.flip_rate or 0.0) >= PROPOSED
+        return not (is_steady or self.mark) and (self.flakiness.flip_rate or 0.0) >= PROPOSED
 
 
 def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None, today: date) -> str:
@@ -63,30 +66,50 @@ def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None
     If `to` is None, it is `gate.baseline`, or the default baseline if `gate.baseline` is not set.
 
     Raises:
-        InvalidInputError: the baseline does not exist or cannot be read, or the thresholds file is invalid.
+        InvalidInputError: the baseline does not exist, cannot be read, or has no case of today's eval sets;
+            or the thresholds file is invalid.
         NoVerdictError: the service that stores the baseline does not answer.
     """
     target = resolve_target(folder, to, thresholds_file)
     thresholds = load_current_thresholds(target, thresholds_file)
     ranges = {each.metric: target.config.get_score_range(each.metric) for each in target.criteria}
-    baseline = target.read()
+    stored = target.read()
+    current = load_current_cases(target.config, target.criteria, target.workspace.folder, thresholds_file)
+    baseline = current.require_run_cases(stored, target.target)
     pass_score = target.config.gate.statistics.pass_score
-    found = rank_flaky_cases(baseline, thresholds, pass_score=pass_score)
+    found = rank_flaky_cases(baseline, thresholds, pass_score=pass_score, marks=_collect_marks(current))
     changes = list_change_sentences(baseline.sources, build_series(baseline, ranges))
-    changes += filter(
-        None, (thresholds.remark, describe_assumed_thresholds(baseline, thresholds.common, pass_score))
+    unknown = "Which cases are removed, protected or quarantined is not known: "
+    remarks = (
+        thresholds.remark,
+        describe_assumed_thresholds(baseline, thresholds.common, pass_score),
+        f"{unknown}{current.problem}" if current.problem else current.describe_removed_cases(stored),
     )
+    changes += filter(None, remarks)
     return format_flaky_report(found, today, of=len(baseline.cases), changes=changes)
 
 
+def _collect_marks(current: CurrentCases) -> Mapping[CaseKey, str]:
+    """Return the reasons why cases need no quarantine or cannot get one, by case."""
+    policies = (current.policies or {}).items()
+    protected = {key: "protected" for key, case_policy in policies if case_policy.protected}
+    quarantined = {key: "quarantined" for key, case_policy in policies if case_policy.quarantine is not None}
+    return dict.fromkeys(current.observed, "not reviewed yet") | protected | quarantined
+
+
 def rank_flaky_cases(
-    baseline: Baseline, thresholds: BaselineThresholds, *, pass_score: float
+    baseline: Baseline,
+    thresholds: BaselineThresholds,
+    *,
+    pass_score: float,
+    marks: Mapping[CaseKey, str] | None = None,
 ) -> list[FlakyCase]:
     """Return the flakiness of every case with at least two conclusive runs, the flakiest case first.
 
     A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
     metrics without another threshold, as a share of the metric's range from 0 to 1. An answered run without
-    scores is not conclusive: it neither passes nor fails. Metrics that do not gate are ignored.
+    scores is not conclusive: it neither passes nor fails. Metrics that do not gate are ignored. `marks` has
+    the `mark` of each case that needs no quarantine or cannot get one.
     """
     cases = baseline.index_cases()
     found = [
@@ -95,6 +118,7 @@ def rank_flaky_cases(
             flakiness,
             _has_alternating_outcomes(cases[key], own, pass_score),
             find_break(cases[key], baseline.sources, own, pass_score),
+            (marks or {}).get(key, ""),
         )
         for key, flakiness in measure_baseline_flakiness(baseline, thresholds, pass_score).items()
         for own in [thresholds.get_thresholds(key)]
@@ -133,7 +157,8 @@ def format_flaky_report(
         today: First day of the quarantines.
         of: Number of all cases in the baseline, including cases with too few runs for the table. None means
             the number of `cases`.
-        changes: Sentences to print first: about lasting changes of averages and about unknown thresholds.
+        changes: Sentences to print first: about lasting changes of averages, about unknown thresholds and
+            about removed cases.
     """
     lines = _format_lines(cases, today, (of or len(cases)) - len(cases))
     return "".join(f"{line}\n" for line in (*(to_log_line(each, 400) for each in changes), *lines))
@@ -155,6 +180,7 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
         yield (
             f"{found.flip_rate or 0:>4.0%} {to_log_line(each.name, 120)}: passed {found.passed} of "
             f"{found.runs} runs, the last {found.latest_passes} in a row"
+            + (f" ({each.mark})" if each.mark else "")
         )
     for each in broken:
         if each.failing_since is not None:
@@ -178,7 +204,8 @@ def _format_lines(cases: Sequence[FlakyCase], today: date, shallow: int) -> Iter
 
 def _format_entry(each: FlakyCase, today: date) -> str:
     about = {
-        "case": each.name,
+        # An entry is a glob pattern.
+        "case": glob.escape(each.name),
         "owner": "",
         "reason": f"passed {each.flakiness.passed} of {each.flakiness.runs} runs",
         "expires": (today + timedelta(days=_DAYS)).isoformat(),

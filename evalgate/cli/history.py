@@ -58,7 +58,7 @@ def history(
     from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.reporting.history.series import build_history, list_change_sentences
     from evalgate.runner.baseline_targets import resolve_target
-    from evalgate.runner.current_thresholds import load_current_thresholds
+    from evalgate.runner.current_thresholds import load_current_cases, load_current_thresholds
 
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     of_job = f"{server}/{name}" if server and name else ""
@@ -70,7 +70,9 @@ def history(
     # The remark may name a problem, with text from the project's files, and the page may be published.
     known = redactor.redact_tree(load_current_thresholds(target, thresholds))
     ranges = {name: target.config.get_score_range(name) for name in known.common}
-    baseline = redactor.redact_tree(target.read())
+    stored = target.read()
+    current = load_current_cases(target.config, target.criteria, target.workspace.folder, thresholds)
+    baseline = redactor.redact_tree(current.require_run_cases(stored, target.target))
     found = build_history(baseline, known, ranges, target.config.gate.statistics.pass_score)
     try:
         _write_files(found, target.workspace, out, label, address)
@@ -80,6 +82,8 @@ def history(
         print_sentence(sentence)
     if found.assumed:
         print_sentence(found.assumed)
+    if removed := current.describe_removed_cases(stored):
+        print_sentence(removed)
     runs = pluralize(len(found.sources), "gate run")
     print_sentence(f"History of {runs} written to {out}/index.html and {out}/badge.svg.")
     return 0

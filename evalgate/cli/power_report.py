@@ -133,7 +133,7 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
     """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
-    current = load_current_cases(target.config, target.workspace.folder, request.thresholds)
+    current = load_current_cases(target.config, target.criteria, target.workspace.folder, request.thresholds)
     fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
     designs = {str(runs): RunDesign(runs) for runs in fixed}
     designs[_AUTO] = RunDesign(target.config.gate.max_runs, is_auto=True)
@@ -182,7 +182,7 @@ def _assume_basis(request: PlanRequest, target: BaselineTarget, current: Current
     Raises:
         InvalidInputError: the number of cases is not known.
     """
-    cases = request.cases or len(current.gating or ())
+    cases = request.cases or len(current.gating)
     if not cases:
         why = f" ({current.problem.rstrip('.')})" if current.problem else ""
         raise InvalidInputError(
@@ -191,20 +191,21 @@ def _assume_basis(request: PlanRequest, target: BaselineTarget, current: Current
         )
     average = _ASSUMED_AVERAGE
     noise = (CaseNoise(average, average * (1 - average), _ASSUMED_STORED),) * cases
-    run_size = request.cases or cases + len(current.non_gating)
+    run_size = request.cases or len(current.policies or ())
     return _PlanBasis({"(any metric)": noise}, cases, run_size, None, None, tuple(_describe_assumptions()))
 
 
 def _measure_basis(
     baseline: Baseline, request: PlanRequest, target: BaselineTarget, current: CurrentCases
 ) -> _PlanBasis:
-    """Return the basis of a plan from those cases of the baseline that count today.
+    """Return the basis of a plan from those cases and runs of the baseline that count today.
 
     Raises:
         InvalidInputError: the baseline has no score of a case that can close the gate.
     """
-    gating, stored = current.select_gating_cases(baseline), current.select_run_cases(baseline)
-    remark = current.describe_counted_cases(baseline)
+    gating = current.select_compared_runs(baseline)
+    stored = current.keep_comparable_runs(current.select_run_cases(baseline))
+    remark = current.describe_compared_runs(baseline)
     noise = _measure_noise(gating, target, current.weights)
     if not noise:
         message = f"{target.target}: the baseline holds no score to plan from"

@@ -1,6 +1,6 @@
 """Decide the verdict of stored results again, from the stored scores, by other rules or another baseline."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
@@ -297,19 +297,21 @@ def build_stored_record(
     criteria: Mapping[str, Criterion],
     like: Record,
     case_policies: Mapping[CaseKey, CasePolicy] | None = None,
+    observed: Collection[CaseKey] = (),
 ) -> Record:
     """Return a baseline as a record: a copy of `like`, with cases built from the baseline's runs.
 
     A baseline stores no thresholds. So the threshold of a metric comes from the policy of the case, or else
     from `criteria` (criteria by metric name), or else is 0. Cases that are not in `case_policies` get the
-    default policy; if `case_policies` is None, these are all cases.
+    default policy; if `case_policies` is None, these are all cases. `observed` are the imported cases that
+    were not reviewed yet.
     """
     known = case_policies or {}
     cases = (
         _build_stored_case(stored, criteria, known.get(stored.key, DEFAULT_CASE_POLICY))
         for stored in baseline.cases
     )
-    return replace(like, cases=tuple(cases))
+    return replace(like, cases=tuple(replace(case, observed=case.key in observed) for case in cases))
 
 
 def _build_stored_case(

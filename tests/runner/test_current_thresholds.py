@@ -201,3 +201,181 @@ def test_aa_holds_cases_to_their_own_rules(tmp_path: Path) -> None:
     rule = {"ids": "flaky", "protected": True, "criteria": {METRIC: 1.0}}
     write_estimate_project(tmp_path, cases=[rule])
     assert "by a protected case" in ask(tmp_path, *ESTIMATES["aa"])
+
+
+def write_broken_project(folder: Path, *, broken: int = 5, runs: tuple[int, int] = (10, 10)) -> None:
+    """Write a baseline of 20 cases and two gate runs with `runs`, in the second of which `broken` broke."""
+    sources = tuple(
+        BaselineSource(f"2026-11-{day:02d}T08:00:00+00:00", f"{day:02x}" * 20, "main") for day in (1, 2)
+    )
+    names = [f"c{number:02d}" for number in range(20)]
+    cases = tuple(
+        BaselineCase(
+            "shop",
+            name,
+            "failed" if number < broken else "passed",
+            "f",
+            {METRIC: "m"},
+            tuple(
+                BaselineRun(source, "answered", {METRIC: float(not source or number >= broken)}, 1.0)
+                for source, count in enumerate(runs)
+                for _ in range(count)
+            ),
+        )
+        for number, name in enumerate(names)
+    )
+    write_estimate_project(folder, names=names, criteria={METRIC: 0.8})
+    (folder / "b.json").write_text(dump_baseline(Baseline(cases, sources, "b.json")), "utf-8")
+
+
+BROKE = "5 cases broke on the default branch: only their runs since then count."
+
+
+def test_estimates_leave_out_the_runs_before_a_break(tmp_path: Path) -> None:
+    write_broken_project(tmp_path)
+    said = {name: ask(tmp_path, *words) for name, words in ESTIMATES.items()}
+
+    assert f"{METRIC}: 0.75 on average of 20 cases" in said["baseline show"]
+    assert "Fail now and then" not in said["baseline show"]
+    assert "runs per case: 20" in said["baseline show"]  # what it holds
+    assert "Broke on the default branch and not fixed: 5 cases" in said["baseline show"]
+    assert f"{METRIC}: 0.75 on average, `max_regression` 0.05" in said["plan"]
+    assert "10 to 20 stored runs of a case" in said["plan"]
+    assert "drawn from 10 to 20 stored runs of 20 cases" in said["aa"]
+    assert "false alarms: 0.0%" in said["aa"]
+    for text in said.values():
+        assert text.count(BROKE) == 1
+
+
+@pytest.mark.parametrize(("broken", "planned"), [(10, "up to 5 runs"), (11, "1 run")])
+def test_show_takes_the_default_of_runs_from_the_runs_since_a_break(
+    tmp_path: Path, broken: int, planned: str
+) -> None:
+    write_broken_project(tmp_path, broken=broken, runs=(10, 2))
+    assert f"with {planned} of each case" in ask(tmp_path, *ESTIMATES["baseline show"])
+
+
+def test_compare_leaves_out_the_runs_before_a_break_on_both_sides(tmp_path: Path) -> None:
+    write_broken_project(tmp_path)
+    text = ask(tmp_path, "compare", "b.json", "b.json")
+    assert re.search(rf"{METRIC} +0\.75 .* 0\.75 +±0\.00", text)
+    assert text.count(BROKE) == 1
+
+
+def write_worse_baseline(folder: Path) -> None:
+    """Write `worse.json`, a copy of the baseline of `write_estimate_project` in which `a` always fails."""
+    stored = json.loads((folder / "b.json").read_text("utf-8"))
+    for case in stored["cases"]:
+        if case["eval_id"] == "a":
+            case["runs"] = [{**run, "scores": {METRIC: 0.0}} for run in case["runs"]]
+    (folder / "worse.json").write_text(json.dumps(stored), "utf-8")
+
+
+def test_compare_applies_the_policies_of_today_to_a_baseline(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path, criteria={METRIC: 0.8})
+    write_worse_baseline(tmp_path)
+    plain = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert plain.code == 1, plain.err
+    assert "0.62" in plain.out  # (0.5 + 0 + 1 + 1) / 4
+
+    weight = [{"ids": "a", "weight": 5}]
+    write_estimate_project(tmp_path, criteria={METRIC: 0.8}, cases=weight)
+    weighted = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert re.search(rf"{METRIC} +0\.31 .* 0\.94 ", weighted.out)  # 2.5 and 7.5 of 8
+
+    quarantine(tmp_path, "a")
+    write_estimate_project(tmp_path, names=("flaky", "a", "b"), criteria={METRIC: 0.8})
+    found = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert found.code == 0, found.out + found.err
+    assert "shop/a failed, until 2999-01-01, anna: moved" in found.out
+    assert "1 is no longer in the eval sets." in found.out
+    assert "worse.json (3 cases) was compared with b.json" in found.out
+
+
+def test_compare_counts_no_imported_case_of_a_baseline(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path, criteria={METRIC: 0.8})
+    write_worse_baseline(tmp_path)
+    notes = {"cases": {"a": {"status": "observed"}}}
+    (tmp_path / "shop.cases.yaml").write_text(json.dumps(notes), "utf-8")
+    found = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert found.code == 0, found.out + found.err
+
+
+def test_compare_says_that_the_policies_are_not_known(tmp_path: Path) -> None:
+    quarantine(tmp_path, "a")
+    write_estimate_project(tmp_path, eval_sets=[], criteria={METRIC: 0.8})
+    write_worse_baseline(tmp_path)
+    found = evalgate("compare", "b.json", "worse.json", cwd=tmp_path)
+    assert found.code == 1, found.err
+    assert "4 stored cases: the thresholds file lists no `eval_sets`." in found.out
+
+
+def test_compare_refuses_a_baseline_without_a_case_of_today(tmp_path: Path) -> None:
+    write_estimate_project(tmp_path, names=("new",))
+    found = evalgate("compare", "b.json", "b.json", cwd=tmp_path)
+    assert found.code == 2
+    assert "b.json: 0 of 4 stored cases count: 4 are no longer in the eval sets." in found.err
+
+
+def write_flaky_project(folder: Path, names: Sequence[str], **rules: object) -> None:
+    """Write a baseline of six cases that fail every other run, and an eval set with `names`."""
+    source = BaselineSource("2026-11-01T08:00:00+00:00", "1a2b3c4d", "main")
+    runs = tuple(BaselineRun(0, "answered", {METRIC: float(at % 2)}, 1.0) for at in range(10))
+    stored = ("free", "kept", "known", "gone", "new", "c[1]")
+    cases = tuple(BaselineCase("shop", name, "failed", "f", {METRIC: "m"}, runs) for name in stored)
+    write_estimate_project(folder, names=names, criteria={METRIC: 0.8}, **rules)
+    (folder / "b.json").write_text(dump_baseline(Baseline(cases, (source,), "b.json")), "utf-8")
+
+
+def test_flaky_proposes_only_cases_that_can_be_quarantined(tmp_path: Path) -> None:
+    quarantine(tmp_path, "known")
+    names = ["free", "kept", "known", "new", "c[1]"]
+    write_flaky_project(tmp_path, names, cases=[{"ids": "kept", "protected": True}])
+    (tmp_path / "shop.cases.yaml").write_text("cases: {new: {status: observed}}", "utf-8")
+    text = ask(tmp_path, "flaky")
+
+    assert text.count("5 of 6 stored cases count: 1 is no longer in the eval sets.") == 1
+    assert "gone" not in text
+    for name, mark in {"kept": "protected", "known": "quarantined", "new": "not reviewed yet"}.items():
+        assert re.search(rf"^ 56% shop:{name}: .* in a row \({mark}\)$", text, re.MULTILINE)
+    entries = re.findall(r"^- (.*)", text, re.MULTILINE)
+    assert [json.loads(entry)["case"] for entry in entries] == ["shop:free", "shop:c[[]1]"]
+
+    known = json.loads((tmp_path / "q.json").read_text("utf-8"))
+    known += [{**json.loads(entry), "owner": "anna"} for entry in entries]
+    (tmp_path / "q.json").write_text(json.dumps(known), "utf-8")
+    assert "quarantine" not in evalgate("validate", cwd=tmp_path).err
+    assert "Entries for gate.quarantine" not in ask(tmp_path, "flaky")
+
+
+def test_flaky_says_that_protected_and_removed_cases_are_not_known(tmp_path: Path) -> None:
+    write_flaky_project(tmp_path, ["free"], eval_sets=["none.evalset.json"])
+    text = ask(tmp_path, "flaky")
+    assert text.count("Which cases are removed, protected or quarantined is not known: ") == 1
+    assert "none.evalset.json" in text
+    write_flaky_project(tmp_path, ["free"], eval_sets=[])
+    assert "not known" not in ask(tmp_path, "flaky")
+
+
+def test_lists_of_broken_cases_leave_out_removed_cases(tmp_path: Path) -> None:
+    write_broken_project(tmp_path)
+    eval_set = json.loads((tmp_path / "shop.evalset.json").read_text("utf-8"))
+    eval_set["eval_cases"] = eval_set["eval_cases"][5:]
+    (tmp_path / "shop.evalset.json").write_text(json.dumps(eval_set), "utf-8")
+    said = {name: ask(tmp_path, *name.split()) for name in ("flaky", "baseline show", "history")}
+
+    for name, text in said.items():
+        assert text.count("15 of 20 stored cases count: 5 are no longer in the eval sets.") == 1, name
+        assert "failing on main" not in text
+    assert "0 of 15 cases flip; 15 always ended the same way." in said["flaky"]
+    assert "not fixed" not in said["baseline show"]
+    badge = (tmp_path / "evalgate-history/badge.svg").read_text("utf-8")
+    assert "15/15 passed" in badge
+
+
+@pytest.mark.parametrize("name", ["flaky", "history"])
+def test_a_history_without_a_case_of_today_is_refused(tmp_path: Path, name: str) -> None:
+    write_estimate_project(tmp_path, names=("other",))
+    ended = evalgate(name, cwd=tmp_path)
+    assert ended.code == 2
+    assert "b.json: 0 of 4 stored cases count: 4 are no longer in the eval sets." in ended.err

@@ -157,6 +157,19 @@ def test_a_file_that_is_neither_is_an_error(tmp_path: Path, text: str | None, pr
         compare_results("a.json", "b.json", thresholds_file=None, folder=tmp_path)
 
 
+def test_a_break_after_a_result_takes_no_earlier_runs_from_its_backtest(tmp_path: Path) -> None:
+    days = {1: 0.6, 2: 0.6, 3: 0.6, 5: 0.0, 6: 0.0, 7: 0.0}
+    stored = history(*(a_result(case("a", *[score] * 5), day=day) for day, score in days.items()))
+    since = stored.cases[0].failing_since
+    assert since is not None
+    assert (since.created_at or "")[:10] == "2026-11-05"
+    (tmp_path / "b.json").write_text(dump_baseline(stored), "utf-8")
+    write(tmp_path, "4.json", a_result(case("a", *[0.6] * 5), day=4, verdict=Verdict("pass", 0, ("fine",))))
+    config(tmp_path, criteria={RESPONSE: 0.7}, gate={"min_cases": 1})
+    [found] = run_backtest(["4.json"], thresholds_file=None, baseline="b.json", folder=tmp_path)
+    assert found.now.status == "pass", found.now.reasons  # it failed by this threshold in every earlier run
+
+
 def test_a_stored_verdict_under_a_changed_threshold(tmp_path: Path) -> None:
     passing = Verdict("pass", 0, ("fine",))
     write(tmp_path, "2.json", a_result(case("a", 0.9), case("b", 0.7), day=2, verdict=passing))
