@@ -243,6 +243,17 @@ def test_invalid_user_settings_are_refused(section: dict[str, Any], problem: str
         ("evalgate.yaml", "runs: 1\nruns: 2\n", ["evalgate.yaml:2:1: `runs` is given twice"]),
         (
             "evalgate.yaml",
+            ("gate: {anchor: off}\n"),
+            [
+                (
+                    "evalgate.yaml:1:8: `gate.anchor` must be a baseline, such as "
+                    "`branch:evalgate-baseline@v1.2.0`, or an object with `baseline`, not false: without an "
+                    "anchor, leave the key out"
+                ),
+            ],
+        ),
+        (
+            "evalgate.yaml",
             (
                 "gate: {baseline: '', quarantine: ''}\n"
                 "judge: {model: m, anchors: ''}\nuser: {personas: '', prompt: ''}\n"
