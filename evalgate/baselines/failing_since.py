@@ -187,15 +187,15 @@ def keep_comparable_runs(
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each break on the default branch, with the ids of at most five broken cases.
 
-    A case counts if it failed or errored in this run, and if the definitions of the case and of its failed
-    metrics are the same as in the baseline.
+    A case counts if it gates and failed or errored in this run, and if the definitions of the case and of its
+    failed metrics are the same as in the baseline.
     """
     before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
     quote = build_case_quote(case.key for case in cases)
     for case in cases:
         old = before.get(case.key)
-        since = old.failing_since if old is not None and _fails_as_before(case, old) else None
+        since = old.failing_since if old is not None and case.gates and _fails_as_before(case, old) else None
         if since is not None:
             found.setdefault(since, []).append(quote(case.key))
     for since, names in found.items():

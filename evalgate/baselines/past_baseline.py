@@ -11,6 +11,7 @@ A date without a time means the end of the day in UTC. WHEN cannot be the name o
 move.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, time
@@ -99,6 +100,7 @@ class PastBaseline:
 
     def _read_file(self) -> Baseline:
         folder = self.context.folder
+        path = os.path.relpath(folder / self.source, folder)  # git knows no absolute paths
         if self.time is not None:
             commit = run_git(
                 folder, "rev-list", "-1", "--first-parent", f"--before={self.time.isoformat()}", self.tip
@@ -107,17 +109,20 @@ class PastBaseline:
                 is_shallow = run_git(folder, "rev-parse", "--is-shallow-repository") == "true"
                 hint = f": {WHOLE_HISTORY}" if is_shallow else ""
                 self._fail(f"git knows no commit of that time or before{hint}")
-            data = read_blob(folder, commit, self.source)
+            data = read_blob(folder, commit, path)
         else:
             commit = _find_local_commit(folder, self.when)
-            data = read_blob(folder, commit, self.source) if commit else self._fetch_file()
+            data = read_blob(folder, commit, path) if commit else self._fetch_file(path)
         if not data:
             self._fail(f"there was no such file at {self.when}")
         return load_baseline_or_results(data, f"{self.source}@{self.when}")
 
-    def _fetch_file(self) -> bytes:
-        """Fetch the tag or commit `when` from the remote. Return the file's content; b"" without the file."""
-        path = run_git(self.context.folder, "rev-parse", "--show-prefix") + self.source
+    def _fetch_file(self, path: str) -> bytes:
+        """Fetch the tag or commit `when` from the remote. Return the file's content; b"" without the file.
+
+        `path` is relative to the workspace.
+        """
+        path = os.path.normpath(run_git(self.context.folder, "rev-parse", "--show-prefix") + path)
         with open_private_repository(self.context.folder, "origin", self.context.environ) as repository:
             commit, _ = self._find_commit(repository)
             if not repository.run_git("ls-tree", commit, "--", path):

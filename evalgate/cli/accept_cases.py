@@ -1,5 +1,6 @@
 """`evalgate accept`: write the agent's behaviour as expectations into the files of eval sets."""
 
+import asyncio
 import os
 import shlex
 import sys
@@ -17,7 +18,7 @@ from evalgate.core.failures.call_divergences import compares_responses
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
-from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record
+from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record, RunMetric
 from evalgate.datasets.acceptance import (
     AcceptedParts,
     Part,
@@ -36,6 +37,8 @@ from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import list_case_names
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.repro_command import iter_option_pairs
+from evalgate.runner.rescoring import score_accepted_run
+from evalgate.runner.suites import Suite
 from evalgate.runner.validation import load_suites
 from evalgate.system.git import read_commit
 
@@ -79,12 +82,12 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
         raise InvalidInputError("--reason: say why the new behaviour is right")
     record = read_record(folder / options.results, options.results)
     chosen = _select_cases(record, options.cases)
-    changes = _build_changes(chosen, record, options, folder)
+    changes, accepted = _build_changes(chosen, record, options, folder)
     for change in changes:
         diff = build_diff(change.before or b"", change.after or b"", change.shown_as)
         click.echo(disable_commands(strip_invisible(redactor.redact_text(diff))), nl=False)
-    for sentence in _iter_remaining_failures(chosen, options.only):
-        click.echo(to_log_line(sentence), err=True)
+    for sentence in _iter_remaining_failures(accepted, options.only):
+        click.echo(to_log_line(redactor.redact_text(sentence)), err=True)
     if options.dry_run:
         return 0
     if not options.yes:
@@ -129,8 +132,10 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
-) -> list[FileChange]:
+) -> "tuple[list[FileChange], list[_AcceptedCase]]":
     """Build the changes to eval sets and their notes files (`.cases.yaml`) that accept the chosen cases.
+
+    Return the changes and the accepted cases.
 
     Raises:
         InvalidInputError: a case cannot be accepted; the error has a sentence for each such case.
@@ -138,21 +143,21 @@ def _build_changes(
     if missing := [case.eval_id for case in chosen if not case.path]:
         raise InvalidInputError(f"{missing[0]!r} is in no file: its eval set was made by a program")
     paths = tuple(dict.fromkeys(case.path for case in chosen))
-    suites = load_suites(_build_overrides(paths, record), thresholds_file=options.thresholds, folder=folder)
-    fingerprints = {
-        (suite.eval_set.eval_set_id, case.eval_id): (fingerprint, suite.get_case_policy(case).protected)
-        for suite in suites
+    known = {
+        (suite.eval_set.eval_set_id, case.eval_id): _KnownCase(suite, case, fingerprint)
+        for suite in _load_suites(_build_overrides(paths, record), options, folder)
         for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True)
     }
     problems = list[Problem]()
     changes = list[FileChange]()
+    every = list[_AcceptedCase]()
     for path in paths:
         file = open_eval_set(folder / path, path)
         accepted = list[_AcceptedCase]()
         for result in (case for case in chosen if case.path == path):
             try:
-                _check_case(result, *fingerprints.get(result.key, ("", False)), record, options)
-                accepted.append(_accept_case(file, result, options))
+                now = _check_case(result, known.get(result.key), record, options)
+                accepted.append(_accept_case(file, result, now, options))
             except InvalidInputError as error:
                 problems += error.problems
         if not problems:
@@ -160,9 +165,22 @@ def _build_changes(
                 changes += _change_files(file, accepted, record, options)
             except InvalidInputError as error:
                 problems += error.problems
+        every += accepted
     if problems:
         raise InvalidInputError(problems)
-    return changes
+    return changes, every
+
+
+def _load_suites(overrides: Overrides, options: AcceptOptions, folder: Path) -> tuple[Suite, ...]:
+    """Load the suites with metrics; without metrics if these cannot be built here, for lack of a judge's key.
+
+    Raises:
+        InvalidInputError: a file has a problem.
+    """
+    try:
+        return load_suites(overrides, thresholds_file=options.thresholds, folder=folder, scores=True)
+    except InvalidInputError:
+        return load_suites(overrides, thresholds_file=options.thresholds, folder=folder)
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
@@ -180,14 +198,28 @@ def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
 
 
 @frozen
+class _KnownCase:
+    """A case as it is now, with its suite and its hash."""
+
+    suite: Suite
+    case: EvalCase
+    fingerprint: str
+
+
+@frozen
 class _AcceptedCase:
+    result: CaseResult
     case: EvalCase
     """The case with the agent's behaviour as its expectation."""
     alternative: JsonObject | None
     """With `--alternative`: an entry for the notes file that also allows this behaviour. Otherwise None."""
+    metrics: Sequence[RunMetric]
+    """Scores of the accepted run with the new expectation."""
 
 
-def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) -> _AcceptedCase:
+def _accept_case(
+    file: EvalSetFile, result: CaseResult, now: _KnownCase, options: AcceptOptions
+) -> _AcceptedCase:
     case, run = file.find_case(result.eval_id), choose_run(result, options.accepted)
     accepted = accept_run(case, run, options.accepted)
     if accepted is case:
@@ -197,19 +229,22 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
         advice = ", but no response: `--only response` accepts that" if lacks_response else ""
         raise InvalidInputError(f"{case.eval_id!r} expects already what the agent did{advice}")
     return _AcceptedCase(
-        accepted, build_alternative(case, run, options.accepted) if options.alternative else None
+        result,
+        accepted,
+        build_alternative(case, run, options.accepted) if options.alternative else None,
+        asyncio.run(score_accepted_run(now.suite, accepted, run)),
     )
 
 
 def _check_case(
-    result: CaseResult, fingerprint: str, is_protected: bool, record: Record, options: AcceptOptions
-) -> None:
-    """Raise InvalidInputError if the case changed since the run, or is protected.
+    result: CaseResult, now: _KnownCase | None, record: Record, options: AcceptOptions
+) -> _KnownCase:
+    """Return `now`, the case as it is in the file now; None: the file does not have it any more.
 
-    With `--protected`, a protected case is allowed. `fingerprint` (a hash of the case) and `is_protected`
-    describe the case as it is in the file now.
+    Raises:
+        InvalidInputError: the case changed since the run, or is protected and `--protected` is not given.
     """
-    if fingerprint != result.fingerprint:
+    if now is None or now.fingerprint != result.fingerprint:
         given = dict(iter_option_pairs(record.options))
         thresholds = given.get("--thresholds", given.get("-c"))
         advice = "run it again, and accept that"
@@ -218,8 +253,10 @@ def _check_case(
         elif options.thresholds and not thresholds:
             advice = f"the run had no `--thresholds`: leave it out, or {advice}"
         raise InvalidInputError(f"{result.eval_id!r} is not as it was in {options.results}: {advice}")
-    if (is_protected or result.protected) and not options.protected:
+    is_protected = now.suite.get_case_policy(now.case).protected or result.protected
+    if is_protected and not options.protected:
         raise InvalidInputError(f"{result.eval_id!r} is protected: `--protected` accepts it all the same")
+    return now
 
 
 def _change_files(
@@ -264,7 +301,14 @@ def _change_files(
     if options.alternative:
         return [notes]
     changed = {each.case.eval_id: each.case for each in accepted}
-    edited = edit_eval_set(file, [changed.get(case.eval_id, case) for case in file.eval_set.cases])
+    try:
+        edited = edit_eval_set(file, [changed.get(case.eval_id, case) for case in file.eval_set.cases])
+    except InvalidInputError as error:
+        # Without the positions, which are those of the file as it would have become.
+        raise InvalidInputError(
+            Problem(each.file, 0, 0, f"cannot be changed, so nothing was saved: {each.message}")
+            for each in error.problems
+        ) from None
     return [FileChange(file.path, file.shown_as, file.data, edited.data), notes]
 
 
@@ -275,12 +319,14 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
+def _iter_remaining_failures(accepted: Sequence[_AcceptedCase], only: Part | None) -> Iterator[str]:
     """Yield a sentence for each failed metric that is certain to fail again with the new expectation.
 
     `only` is the value of `--only`; None if everything is accepted.
     """
-    for case in chosen:
+    for each in accepted:
+        case = each.result
+        failing = {metric.name: metric.reason for metric in each.metrics if metric.gating_status == "failed"}
         lacks_response = _lacks_response(case, only)
         for metric in case.metrics:
             if metric.gating_status != "failed":
@@ -294,6 +340,8 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
                     f"{case.eval_id}: `{metric.name}` still fails: the case expects no response, so none was "
                     "accepted. Run it again, and accept that with `--only response`."
                 )
+            elif metric.name in failing:
+                yield f"{case.eval_id}: `{metric.name}` still fails: {failing[metric.name]}"
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:

@@ -125,8 +125,8 @@ def _measure(
 
     With `confirm`, the winning variant and the reference variant are run again.
     """
-    from evalgate.reporting.matrix.files import RENDERERS
-    from evalgate.reporting.report_files import check_writable, remove_reports
+    from evalgate.reporting.matrix.files import remove_matrix
+    from evalgate.reporting.report_files import check_writable
     from evalgate.runner.matrix_builder import build_matrix
     from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.variant_runs import measure_variants
@@ -137,7 +137,7 @@ def _measure(
     def ignore_signals_and_clear_reports() -> None:
         interrupts.raise_lost_interrupt()
         interrupts.ignores_signals = True  # from here on there is a result
-        remove_reports(opened, RENDERERS)
+        remove_matrix(opened)
 
     def choose_winner(measured: "MeasuredVariants") -> "Variant | None":
         winner = build_matrix(measured).winner if confirm else ""

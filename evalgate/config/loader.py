@@ -242,8 +242,9 @@ def _read_valid_rest(
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
     """Remove the invalid part at `location` from `value`, the decoded content of a file.
 
-    Usually the whole section with the invalid part is removed. There are two exceptions:
+    Usually the whole section with the invalid part is removed. There are three exceptions:
 
+    - Of `custom_metrics`, only the invalid metric is removed, with its criterion.
     - In a criterion, only the invalid option is removed, and a missing threshold becomes 1.0.
     - If `is_unknown` is True, the part is a key that the format does not know. Then only this key is
       removed. But if the key is within a list, the whole section is removed.
@@ -257,12 +258,17 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
         wrong = location[2:3] or tuple(CriterionConfig.model_fields)
         kept = {key: each for key, each in own.items() if key not in wrong} if isinstance(own, dict) else {}
         criteria[location[1]] = {"threshold": 1.0, **kept}
-    # Remove only the unknown key, because the rest of its section may be valid.
     elif is_unknown and not any(isinstance(part, int) for part in location):
+        # Remove only the unknown key, because the rest of its section may be valid.
         for part in location[:-1]:
             value = value.get(part) if isinstance(value, dict) else None
         if isinstance(value, dict):
             value.pop(location[-1], None)
+    elif location[0] == "custom_metrics" and len(location) > 1:
+        # With its criterion, which would be one of an unknown metric. Errors of `criteria` come before.
+        for section in (value.get("custom_metrics"), criteria):
+            if isinstance(section, dict):
+                section.pop(location[1], None)
     else:
         value.pop(location[0], None)
 

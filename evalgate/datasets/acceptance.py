@@ -161,7 +161,18 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
             simulated. Also raised if a turn of the run has no reply, or lacks a response that the case
             expects, or if the record hides a part of a reply. Also raised if the case has several
             turns and goals, and `accepted` selects a turn or a part: goals are for the whole conversation.
+            Also raised if a case with goals would have none.
     """
+    found = _set_accepted_replies(case, run, accepted)
+    if found.journey is not None and not found.journey.goals:
+        raise InvalidInputError(
+            f"{case.eval_id!r}: the agent called no tool and gave no response, so the case would have no "
+            "goal: nothing was saved. Leave the case out, or correct it by hand"
+        )
+    return found
+
+
+def _set_accepted_replies(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalCase:
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
         if accepted.turn is not None or accepted.only is not None:

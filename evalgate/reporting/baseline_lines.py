@@ -6,10 +6,11 @@ since the baseline, as reports show it.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
 
 from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseChange, CaseResult, Change, Comparison, Record
+from evalgate.core.types import CaseChange, CaseKey, CaseResult, Change, Comparison, Record
 from evalgate.reporting.findings import NamedCases, explain_left_out_cases, format_case_name
 
 _LEAST_SHARE = 0.2
@@ -63,6 +64,26 @@ CHANGES: dict[Change, str] = {
     "removed": "removed",
 }
 """The name of each kind of change in reports, the most important first."""
+
+
+CountedChange: TypeAlias = Change | Literal["unchanged"]
+"""What reports count a case as, compared with the baseline."""
+
+
+def map_counted_changes(record: Record) -> dict[CaseKey, CountedChange]:
+    """Return what `format_change_counts` counts each case as: its kind of change, or `unchanged`.
+
+    Left out are cases that do not gate, cases whose result shows nothing about the agent, and cases that were
+    removed. Return {} if there is no baseline.
+    """
+    if record.comparison is None:
+        return {}
+    changes = {each.key: each.change for each in record.comparison.changes}
+    return {
+        case.key: changes.get(case.key, "unchanged")
+        for case in record.cases
+        if case.gates and (case.is_conclusive or case.key in changes)
+    }
 
 
 def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from evalgate.core.formatting import join_first
 from evalgate.core.sanitize import shorten_text, strip_invisible
 from evalgate.core.types import JsonObject, Record
+from evalgate.reporting.baseline_lines import group_changes
 from evalgate.reporting.summary_lines import describe_verdict, format_baseline, format_mean
 
 WebhookFormat: TypeAlias = Literal["json", "slack", "teams"]
@@ -68,8 +69,9 @@ def build_payload(record: Record, form: WebhookFormat, *, commit: str, branch: s
 
 
 def _list_newly_failing(record: Record) -> list[str]:
-    changes = record.comparison.changes if record.comparison else ()
-    return [f"{each.eval_set_id}/{each.eval_id}" for each in changes if each.change == "newly_failing"]
+    """Return the names of the gating cases that are newly failing; [] if there is no baseline."""
+    changes = group_changes(record, record.comparison) if record.comparison else {}
+    return [f"{each.eval_set_id}/{each.eval_id}" for each in changes.get("newly_failing", ())]
 
 
 def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:

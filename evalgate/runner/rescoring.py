@@ -5,8 +5,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+from evalgate.core import plugin_registry
 from evalgate.core.formatting import pluralize
-from evalgate.core.types import CaseKey, CaseRun, EvalCase, Failure, Record, RunResult, UserMessage
+from evalgate.core.protocols import LlmJudged
+from evalgate.core.types import (
+    CaseKey,
+    CaseRun,
+    EvalCase,
+    Failure,
+    Record,
+    RunMetric,
+    RunResult,
+    UserMessage,
+)
+from evalgate.datasets.acceptance import is_never_accepted
+from evalgate.metrics.scoring import score_run
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
@@ -33,6 +46,22 @@ async def score_record(record: Record, plan: Plan, redact_case: Callable[[EvalCa
     scored = build_record(plan, run_results, choose_statistics(plan, None), None, timing)
     unused = describe_unused_cases(record, plan.suites)
     return replace(scored, agent=record.agent, notices=(*scored.notices, *filter(None, [unused])))
+
+
+async def score_accepted_run(suite: Suite, case: EvalCase, run: RunResult) -> Sequence[RunMetric]:
+    """Score a stored run against `case`: a case of the suite that has other expectations now.
+
+    Only evalgate's own metrics that ask no model are used, and no rules such as checks (`is_never_accepted`).
+    """
+    bound_metrics = [
+        bound
+        for bound in suite.get_metrics(case)
+        if bound.criterion.implementation in plugin_registry.METRICS
+        and not is_never_accepted(bound.name)
+        and not isinstance(bound.metric, LlmJudged)
+    ]
+    scored = await score_run(case, build_case_run(case, run), bound_metrics)
+    return scored.metrics
 
 
 async def score_stored_runs(
@@ -77,7 +106,7 @@ def collect_stored_runs(
     for index, (suite, case) in enumerate(CaseIndex(suites).iter_cases()):
         runs = [run for run in stored.get(_get_key(suite, case), ()) if not run.confirms]
         absent = _refuse_run(1, "the record has no run of this case")
-        found[index] = [_build_case_run(redact_case(case), run) for run in runs] or [absent]
+        found[index] = [build_case_run(redact_case(case), run) for run in runs] or [absent]
     return found
 
 
@@ -96,7 +125,7 @@ def _get_key(suite: Suite, case: EvalCase) -> CaseKey:
     return suite.eval_set.eval_set_id, case.eval_id
 
 
-def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
+def build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
     """Return a stored run as a `CaseRun`.
 
     If the user messages of the case have changed since the run, return a run with the outcome `not_run`.

@@ -36,10 +36,16 @@ LINTS: Mapping[str, str] = {
 
 
 def load_suites(
-    overrides: Overrides, *, thresholds_file: str | None, folder: Path, marks_quarantined: bool = False
+    overrides: Overrides,
+    *,
+    thresholds_file: str | None,
+    folder: Path,
+    marks_quarantined: bool = False,
+    scores: bool = False,
 ) -> tuple[Suite, ...]:
-    """Return the suites of a run: eval sets with mocks, sessions and case policies, but without metrics.
+    """Return the suites of a run: eval sets with mocks, sessions and case policies.
 
+    They have metrics only if `scores` is True. Then an eval set without criteria and checks is an error.
     `thresholds_file` is None if the user named none; then the file in `folder` is read, if there is one. If
     `marks_quarantined` is True, the quarantine file is read too, and the policies say which cases it names.
 
@@ -51,8 +57,8 @@ def load_suites(
     thresholds = rule_files.load_chosen_thresholds(thresholds_file)
     config = apply_overrides(thresholds.config, overrides)
     resolver = build_judge_resolver(overrides, thresholds, config, {}, workspace)
-    unscored = GivenObjects(scores=False)
-    plan_input = PlanInput(overrides, thresholds, config, workspace, {}, resolver, rule_files, unscored)
+    given = GivenObjects(scores=scores)
+    plan_input = PlanInput(overrides, thresholds, config, workspace, {}, resolver, rule_files, given)
     suites = build_suites(plan_input)
     return mark_quarantined_cases(plan_input, suites)[0] if marks_quarantined else suites
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseMetric
+from evalgate.reporting.baseline_lines import CountedChange
 from evalgate.reporting.html.case_list import KINDS, CaseEntry, measure_mean_duration, sum_usage
 from evalgate.reporting.html.groups import DIVERGENCE
 from evalgate.viewer.opened_record import OpenedRecord
@@ -18,7 +19,9 @@ SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
 metric, the worst first."""
 SCORE = "score:"
 ANY_CHANGE, UNCHANGED = "any", "unchanged"
-"""Values of `CaseQuery.change` in addition to the kinds of change, of which one is `changed`."""
+"""Values of `CaseQuery.change` in addition to the kinds of change, of which one is `changed`.
+
+Each of them leaves out cases that no report counts as changed or unchanged, such as quarantined cases."""
 
 GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
 """Maps a field of `CaseQuery` that names a group of cases to the title of the grouping in a record."""
@@ -104,16 +107,11 @@ def filter_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
 
 def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> bool:
     case = entry.case
-    change = opened.changes.get(case.key, UNCHANGED)
     return (
         (not query.kind or query.kind in entry.kinds)
         and (not query.set or case.eval_set_id == query.set)
         and (not query.tag or query.tag in case.tags)
-        and (
-            not query.change
-            or change == query.change
-            or (query.change == ANY_CHANGE and case.key in opened.changes)
-        )
+        and (not query.change or _matches_change(opened.counted_changes.get(case.key), query.change))
         and (
             not query.metric
             or any(
@@ -121,6 +119,12 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
             )
         )
     )
+
+
+def _matches_change(counted: CountedChange | None, wanted: str) -> bool:
+    if wanted == ANY_CHANGE:
+        return counted is not None and counted != UNCHANGED
+    return counted == wanted
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseKey, CaseResult, Change, Message, Record, Reply, ToolCall
+from evalgate.reporting.baseline_lines import CountedChange, map_counted_changes
 from evalgate.reporting.findings import format_case_name
 from evalgate.reporting.html.case_list import CaseEntry, CaseKind, count_kinds, rank_cases
 from evalgate.reporting.html.groups import Grouping, group_cases
@@ -38,9 +39,17 @@ class OpenedRecord:
 
     @cached_property
     def changes(self) -> Mapping[CaseKey, Change]:
-        """Return the kind of change since the baseline for each changed case; {} without a baseline."""
+        """Return the kind of change since the baseline for each changed case; {} without a baseline.
+
+        Cases that do not gate are included, although no report counts them.
+        """
         comparison = self.record.comparison
         return {each.key: each.change for each in comparison.changes} if comparison else {}
+
+    @cached_property
+    def counted_changes(self) -> Mapping[CaseKey, CountedChange]:
+        """Return what each case is counted as, compared with the baseline (`map_counted_changes`)."""
+        return map_counted_changes(self.record)
 
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:

@@ -20,6 +20,7 @@ from evalgate.core.types import (
     BaselineSource,
     CaseMetric,
     FailingSince,
+    Quarantine,
     Record,
     RunMetric,
 )
@@ -175,6 +176,13 @@ def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
     known = keep_comparable_runs(history("+++++", "-----"), HELD)
     assert list(describe_already_failing(result(9, "+++++").cases, known)) == []
     assert len(list(describe_already_failing(result(9, "-----").cases, known))) == 1
+
+
+def test_a_quarantined_case_is_no_news_of_the_break() -> None:
+    known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
+    about = Quarantine("anna", "slow", "2027-01-01")
+    cases = [replace(each, quarantine=about) for each in result(9, "-----").cases]
+    assert list(describe_already_failing(cases, known)) == []
 
 
 def test_a_case_or_metric_that_this_change_altered_is_not_already_failing() -> None:

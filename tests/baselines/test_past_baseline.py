@@ -70,6 +70,18 @@ def test_a_file_is_read_at_a_tag_a_commit_or_a_date(repository: Path) -> None:
     assert read(repository, FILE, "2026-09-30", tip=second) == ["second"]
 
 
+@pytest.mark.parametrize("when", ["v1.2.0", "2026-09-08"])
+def test_a_file_may_be_named_from_the_root_or_from_a_folder(
+    repository: Path, tmp_path: Path, when: str
+) -> None:
+    (repository / "deep").mkdir()
+    assert read(repository, str(repository / FILE), when) == ["second"]
+    assert read(repository / "deep", str(repository / FILE), when) == ["second"]
+    assert read(repository / "deep", f"../{FILE}", when) == ["second"]
+    with pytest.raises(InvalidInputError, match=f"no such file at {when}"):
+        read(repository, str(tmp_path / "elsewhere.json"), when)
+
+
 @pytest.mark.parametrize(
     ("source", "when", "why"),
     [
@@ -94,6 +106,7 @@ def test_a_shallow_checkout_fetches_the_tag_and_refuses_a_date(repository: Path,
     git(tmp_path, "clone", "-q", "--depth=1", "--no-tags", (tmp_path / "host.git").as_uri(), "shallow")
 
     assert read(tmp_path / "shallow", FILE, "v1.2.0") == ["second"]
+    assert read(tmp_path / "shallow", str(tmp_path / "shallow" / FILE), "v1.2.0") == ["second"]
     assert read(tmp_path / "shallow", FILE, git(repository, "rev-parse", "HEAD~2")) == ["first"]
     with pytest.raises(
         InvalidInputError, match=r"check out the whole history \(GitHub: .* GitLab: `GIT_DEPTH: 0`"

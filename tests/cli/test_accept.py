@@ -261,6 +261,52 @@ def test_what_cannot_be_accepted_is_refused(
     assert "'hello' expects already" in both
 
 
+@pytest.mark.parametrize("words", [(), ("--alternative",), ("--dry-run",)])
+@pytest.mark.parametrize("format_name", ["adk", "adk-rs", "trpc"])
+def test_a_metric_that_fails_with_the_new_expectation_is_named(
+    folder: Path,
+    format_name: str,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (folder / "evalgate.yaml").write_text(json.dumps({"criteria": ADK}))
+    write_set(folder, format_name, EvalCase("late", OLD))
+    monkeypatch.setitem(WAYS, "Refund 7", Reply("", (LOOKUP,)))
+    run(folder)
+    capsys.readouterr()
+    assert accept("late", "--yes", *words) == 0
+    assert capsys.readouterr().err == (
+        "late: `response_match_score` still fails: turn 1: the expected `final_response` has no words to "
+        "compare, which scores 0.0 as in Google ADK\n"
+    )
+    assert not run(folder).passed
+    # Metrics that do not gate, and those that pass with the new expectation, are not named.
+    (folder / "evalgate.yaml").write_text(
+        json.dumps({"criteria": {**ADK, "response_match_score": {"threshold": 0.9, "gates": False}}})
+    )
+    monkeypatch.setitem(WAYS, "Refund 7", Reply("", (REFUND,)))
+    run(folder, {**ADK, "response_match_score": {"threshold": 0.9, "gates": False}})
+    assert accept("late", "--yes", *words) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_case_without_a_goal_cannot_be_accepted(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goals = (Goal("escalate-1", "tool_call", "escalate", {}), Goal("answer-1", "text", response="Never."))
+    journey = Journey(goals, {"escalate-1": ("answer-1",)}, "A customer")
+    path = write_set(folder, "orchestrate", EvalCase("late", OLD[:1], journey=journey))
+    before = path.read_bytes()
+    monkeypatch.setitem(WAYS, "Refund 7", Reply(""))
+    run(folder, CRITERIA["orchestrate"])
+    assert refuse("*", capsys=capsys) == (
+        "'late': the agent called no tool and gave no response, so the case would have no goal: nothing was "
+        "saved. Leave the case out, or correct it by hand\n"
+    )
+    assert path.read_bytes() == before
+
+
 def test_runs_that_disagree_need_a_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_set(folder, "adk", EvalCase("late", OLD))
     asked = []

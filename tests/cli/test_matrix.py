@@ -145,6 +145,41 @@ def test_every_variant_has_a_record_that_commands_read_and_that_is_no_baseline(p
     assert "is a variant of `evalgate matrix` (env.MODEL=big)" in saved.err
 
 
+def test_a_matrix_removes_what_an_earlier_one_wrote_and_nothing_else(project: Path) -> None:
+    folder = project / "evalgate-report/variants"
+    few = ("-n", "1", "-k", "case_1")
+    confirmed = evalgate(
+        "matrix", "--vary", "env.MODEL=nano,big", "-n", "3", "--confirm", "--yes", cwd=project
+    )
+    assert (folder / "2-big/confirmation/results.json").is_file(), confirmed.err
+    stopped = evalgate(
+        "matrix", "--vary", "env.MODEL=luna,nova", "--concurrency", "1", cwd=project, INTERRUPT="say 9"
+    )
+    assert stopped.code == 130
+    assert not (folder / "1-nano").exists()
+    assert not (folder / "2-big").exists()
+    (folder / "7-mine").mkdir()
+    (folder / "notes").mkdir()
+    (folder / "notes/results.json").write_text("{}")
+    (project / "elsewhere").mkdir()
+    (project / "elsewhere/results.json").write_text("{}")
+    (folder / "8-link").symlink_to(project / "elsewhere")
+
+    done = evalgate("matrix", "--vary", "env.MODEL=big,mini,nano", *few, cwd=project)
+
+    assert done.code == 0, done.err
+    assert {each.name: sorted(file.name for file in each.iterdir()) for each in folder.iterdir()} == {
+        "1-big": ["report.html", "results.json"],
+        "2-mini": ["report.html", "results.json"],
+        "3-nano": ["report.html", "results.json"],
+        "1-luna": ["journal.jsonl"],  # `--resume` needs it
+        "2-nova": ["journal.jsonl"],
+        "7-mine": [],
+        "8-link": ["results.json"],
+        "notes": ["results.json"],
+    }
+
+
 def test_a_winner_is_confirmed_by_fresh_runs_of_it_and_the_reference(project: Path) -> None:
     done = evalgate(
         "matrix", "--vary", "env.MODEL=nano,big,mini", "-n", "2", "--confirm", "--yes", cwd=project

@@ -117,7 +117,15 @@ def test_tags_add_up_and_the_later_rule_wins(tmp_path: Path) -> None:
         ),
         (
             "cases: [{ids: lights, weight: 0}]\n",
-            ["evalgate.yaml:2:23: `cases[0].weight` should be greater than 0"],
+            ["evalgate.yaml:2:23: `cases[0].weight` should be greater than or equal to 0.000000001"],
+        ),
+        (  # sums of such weights are beyond the range of floats
+            "cases: [{ids: lights, weight: 1.0e+308}]\n",
+            ["evalgate.yaml:2:23: `cases[0].weight` should be less than or equal to 1000000000"],
+        ),
+        (
+            "cases: [{ids: lights, weight: 1.0e-320}]\n",
+            ["evalgate.yaml:2:23: `cases[0].weight` should be greater than or equal to 0.000000001"],
         ),
     ],
 )

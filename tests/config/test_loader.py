@@ -243,6 +243,17 @@ def test_invalid_user_settings_are_refused(section: dict[str, Any], problem: str
         ("evalgate.yaml", "runs: 1\nruns: 2\n", ["evalgate.yaml:2:1: `runs` is given twice"]),
         (
             "evalgate.yaml",
+            ("gate: {anchor: off}\n"),
+            [
+                (
+                    "evalgate.yaml:1:8: `gate.anchor` must be a baseline, such as "
+                    "`branch:evalgate-baseline@v1.2.0`, or an object with `baseline`, not false: without an "
+                    "anchor, leave the key out"
+                ),
+            ],
+        ),
+        (
+            "evalgate.yaml",
             (
                 "gate: {baseline: '', quarantine: ''}\n"
                 "judge: {model: m, anchors: ''}\nuser: {personas: '', prompt: ''}\n"
@@ -436,6 +447,25 @@ def test_every_problem_of_a_file_is_named_at_once(command: str, tmp_path: Path) 
     (tmp_path / "a.evalset.json").write_text(eval_set("hello"))
     done = evalgate(command, "a.evalset.json", cwd=tmp_path)
     assert (done.code, without_columns(done.err)) == (2, MEANT)
+
+
+def test_the_criterion_of_an_invalid_custom_metric_is_not_unknown(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def score(case, run):\n    return 1\n")
+    (tmp_path / "evalgate.yaml").write_text(
+        "criteria: {slow: 0.5, right: 0.5, nameless: {threshold: 7, gates: 5}}\ncustom_metrics:\n"
+        "  slow: {entry: 'own.py:score', timeout: 0}\n  right: 'own.py:score'\n  nameless: {}\n"
+    )
+    (tmp_path / "a.evalset.json").write_text(eval_set("hello"))
+    done = evalgate("validate", "a.evalset.json", cwd=tmp_path)
+    assert (done.code, done.err.splitlines()) == (
+        2,
+        [
+            "evalgate.yaml:1:46: `criteria.nameless.threshold` should be between 0 and 1",
+            "evalgate.yaml:1:60: `criteria.nameless.gates` must be true or false, not 5",
+            "evalgate.yaml:3:33: `custom_metrics.slow.timeout` should be greater than 0",
+            "evalgate.yaml:5:3: `custom_metrics.nameless.entry` is missing",
+        ],
+    )
 
 
 @pytest.mark.parametrize(

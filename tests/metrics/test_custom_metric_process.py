@@ -80,6 +80,41 @@ async def test_a_function_scores(function: str, options: dict[str, Any], result:
     assert await judged(function, **options) == [result]
 
 
+@pytest.mark.parametrize(
+    ("given", "result"),
+    [
+        ({"score": 0.2, "passed": True, "status": "passed"}, MetricScore(0.2, passed=True)),
+        ({"score": 1, "passed": True, "status": "unknown"}, MetricScore(1.0, passed=True)),
+        (
+            {"score": 1, "passed": True, "status": "failed"},
+            MetricFailure("the metric gave `passed` as true, but the status 'failed': leave one of them out"),
+        ),
+        (
+            {"score": 1, "passed": False, "status": "not_evaluated"},
+            MetricFailure(
+                "the metric gave `passed` as false, but the status 'not_evaluated': leave one of them out"
+            ),
+        ),
+        ({"score": None, "status": "not_evaluated", "reason": "no order"}, NotApplicable("no order")),
+        ({"status": "not_evaluated", "reason": "no order"}, NotApplicable("no order")),
+        ({"status": "error", "reason": "no network"}, MetricFailure("no network")),
+        (
+            {"turns": [{"status": "not_evaluated"}, {"score": 0.5}]},
+            MetricScore(0.5, (TurnScore(None), TurnScore(0.5))),
+        ),
+        (
+            {"status": "passed"},
+            MetricFailure(
+                "the metric gave a dict without `score`; expected a finite number or an object with `score` "
+                "(as Google ADK's, with `overall_score`)"
+            ),
+        ),
+    ],
+)
+async def test_a_status_goes_with_passed_and_with_the_score(given: object, result: MetricResult) -> None:
+    assert await judged("gives", result=json.dumps(given)) == [result]
+
+
 RUBRIC = {"id": "polite", "score": 0.0, "reason": "no greeting"}
 
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from evalgate.__main__ import main
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.score_ranges import BUDGET_RANGE
-from evalgate.core.types import PlanId, RunMetric, Shard, Verdict
+from evalgate.core.types import CaseChange, Comparison, PlanId, Quarantine, RunMetric, Shard, Verdict
 from evalgate.reporting.evaluation_events import iter_requests
 from evalgate.reporting.webhook_payload import WebhookFormat, build_payload
 from evalgate.runner.notifications import resolve_destinations, send_record
@@ -286,6 +286,15 @@ def test_a_mean_over_other_cases_than_the_baseline_comes_with_its_change() -> No
     crashed = a_summary("m", 1.0, n=4, errors=1, baseline=0.5, delta=-0.25, compared=4)
     message: Any = build_payload(a_record(metrics=(crashed,)), "slack", commit="", branch="", url="")
     assert "m: 1.00 (baseline 0.50, Δ −0.25)" in message["blocks"][1]["text"]["text"]
+
+
+def test_a_quarantined_case_is_not_reported_as_newly_failing() -> None:
+    cases = (a_case_result("a", "failed"), a_case_result("b", "failed"))
+    quarantined = replace(cases[0], quarantine=Quarantine("anna", "slow", "2027-01-01"))
+    changes = tuple(CaseChange("travel", name, "newly_failing") for name in "ab")
+    record = a_record(quarantined, cases[1], comparison=Comparison("b.json", changes=changes))
+    found = build_payload(record, "json", commit="", branch="", url="")
+    assert found["newly_failing"] == ["travel/b"]
 
 
 def test_a_message_mentions_no_channel(tmp_path: Path) -> None:

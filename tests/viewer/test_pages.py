@@ -16,6 +16,7 @@ from evalgate.core.types import (
     ControlComparison,
     ControlMetric,
     Failure,
+    Quarantine,
     RecordedCriterion,
     SamplingCost,
     Usage,
@@ -101,6 +102,29 @@ def test_groups_of_cases_lead_to_their_list(tmp_path: Path) -> None:
     cause = next(each for each in found if "?cause=" in each)
     assert client.get(cause).text.count("case-link") == 2
     assert "16 saved by runs: auto" in text
+
+
+def test_a_case_that_does_not_gate_is_in_no_list_of_changes(tmp_path: Path) -> None:
+    record = a_record_to_view()
+    about = Quarantine("anna", "slow", "2027-01-01")
+    kept_out = (
+        replace(record.cases[0], eval_id="refund_2", quarantine=about),
+        replace(record.cases[2], eval_id="order_9", quarantine=about),
+        replace(record.cases[2], eval_id="order_10", observed=True),
+        a_case_result("no_judge", "not_evaluated"),
+    )
+    assert record.comparison is not None
+    change = replace(record.comparison.changes[0], eval_id="refund_2")
+    comparison = replace(record.comparison, changes=(*record.comparison.changes, change), unchanged=6)
+    record = replace(record, cases=(*record.cases, *kept_out), comparison=comparison)
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    client = open_client(create_viewer(tmp_path))
+
+    text = read(client, RECORD)
+    assert "1 newly failing, 1 newly passing, 4 unchanged, 2 quarantined, 1 observed" in text
+    assert "Change newly failing 1 newly passing 1" in text
+    for kind, size in (("newly_failing", 1), ("newly_passing", 1), ("unchanged", 4), ("any", 2)):
+        assert client.get(f"{RECORD}/cases?change={kind}").text.count("case-link") == size, kind
 
 
 def test_every_link_works(client: TestClient) -> None:

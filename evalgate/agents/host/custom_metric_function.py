@@ -194,6 +194,8 @@ _STATUSES = {
     "ERRORED": "error",
     "UNKNOWN": "",
 }
+_UNSCORED = ("not_evaluated", "error")
+"""Statuses of a result that needs no score."""
 
 
 def _convert_result(result: Any) -> dict[str, Any]:
@@ -271,7 +273,7 @@ def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
 
 def _is_object(result: Any) -> bool:
     if isinstance(result, dict):
-        if not {"score", "overall_score", "turns"} & result.keys():
+        if not {"score", "overall_score", "turns"} & result.keys() and _get_status(result) not in _UNSCORED:
             raise InvalidScoreError(f"the metric gave a dict without `score`; {_EXPECTED}")
         return True
     return hasattr(result, "overall_score") or hasattr(result, "score")
@@ -294,14 +296,14 @@ def _get_status(result: Any) -> str:
     """Return "passed", "failed", "not_evaluated" or "error"; "" for no status or the status `unknown`.
 
     Raises:
-        InvalidScoreError: the status is not a known name or number, or `passed` is no boolean.
+        InvalidScoreError: the status is not a known name or number, `passed` is no boolean, or they
+            contradict each other.
     """
     passed = _get_field(result, "passed")
-    if passed is not None:
-        return "passed" if _require_flag(passed) else "failed"
+    flag = "" if passed is None else "passed" if _require_flag(passed) else "failed"
     status = _get_field(result, "overall_eval_status", "overall_status", "eval_status", "status")
     if status is None:
-        return ""
+        return flag
     status = getattr(status, "name", status)
     found = _STATUSES.get(str(status).upper())
     if found is None:
@@ -309,7 +311,12 @@ def _get_status(result: Any) -> str:
             f"the metric gave the status {str(status)[:80]!r}; expected `passed`, `failed`, `not_evaluated` "
             "or `error`"
         )
-    return found
+    if flag and found and flag != found:
+        said = "true" if flag == "passed" else "false"
+        raise InvalidScoreError(
+            f"the metric gave `passed` as {said}, but the status {found!r}: leave one of them out"
+        )
+    return flag or found
 
 
 def _require_flag(value: Any) -> bool:

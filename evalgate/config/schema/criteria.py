@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from evalgate.config.schema.budgets import convert_case_limits
-from evalgate.config.schema.field_types import ConfigSection, Entry, Names, Unit
+from evalgate.config.schema.field_types import ConfigSection, Entry, Names, Unit, Weight
 from evalgate.core.errors import Problem
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import ReliabilityRule
@@ -64,7 +64,7 @@ class CaseRule(ConfigSection):
     """Cases that have one of these tags."""
     tag: Names = ()
     """Tags that are added to these cases."""
-    weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
+    weight: Annotated[Weight, Strict()] | None = None
     """Weight of each of these cases in the mean of every metric; 1 if no entry of `cases` sets one."""
     criteria: Annotated[Mapping[str, CaseThreshold], BeforeValidator(convert_case_limits)] = Field(
         default_factory=dict

@@ -16,6 +16,8 @@ from pydantic import (
 
 # Strict: otherwise `off` would be the number 0, and a threshold of 0 lets everything pass.
 Unit = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
+"""Weight in a mean. The range keeps sums of weights, and shares of them, far from the limits of floats."""
 Count = Annotated[int, Strict()]
 ReadBareOff = BeforeValidator(lambda value: "off" if value is False else value)
 """Lets `off` be written without quotes in a field with this choice: YAML 1.1 reads a bare `off` as false."""

@@ -85,6 +85,16 @@ class AnchorConfig(ConfigSection):
         return value
 
 
+def _wrap_bare_baseline(value: object) -> object:
+    if value is not None and not isinstance(value, str | dict | AnchorConfig):
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)  # `off` in YAML is false
+        raise ValueError(
+            "must be a baseline, such as `branch:evalgate-baseline@v1.2.0`, or an object with `baseline`, "
+            f"not {shown:.80}: without an anchor, leave the key out"
+        )
+    return {"baseline": value} if isinstance(value, str) else value
+
+
 class ControlConfig(ConfigSection):
     """Control runs: runs of the base commit's agent in the same job: docs/control-runs.md."""
 
@@ -128,10 +138,7 @@ class GateConfig(ConfigSection):
     """
     anchor: Annotated[
         AnchorConfig | None,
-        BeforeValidator(
-            lambda value: {"baseline": value} if isinstance(value, str) else value,
-            json_schema_input_type=str | AnchorConfig | None,
-        ),
+        BeforeValidator(_wrap_bare_baseline, json_schema_input_type=str | AnchorConfig | None),
     ] = None
     """Older baseline for a second comparison of means: a string, or `baseline` and `max_regression`."""
     quarantine: str | None = Field(default=None, min_length=1)

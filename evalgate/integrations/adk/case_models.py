@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
+from evalgate.config.schema.field_types import Weight
 from evalgate.core.did_you_mean import find_similar
 from evalgate.datasets.adk_turns import PART_KEYS
 from evalgate.datasets.ignored_keys import KeyModel
@@ -195,7 +196,7 @@ class AdkRubric(StrictAdkModel):
     description: str | None = None
     # The guide of Google ADK shows these keys, although no release reads them.
     criterion: str | None = None
-    points: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    points: Weight | None = None
 
     @model_validator(mode="after")
     def _require_content(self) -> Self:

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from evalgate.core.frozen import frozen
-from evalgate.core.types import Comparison, Record
-from evalgate.reporting.baseline_lines import CHANGES
+from evalgate.core.types import Record
+from evalgate.reporting.baseline_lines import CHANGES, map_counted_changes
 from evalgate.reporting.failure_lines import UNPRECEDENTED
 from evalgate.reporting.findings import describe_faults
 from evalgate.reporting.html.case_list import CaseEntry, measure_mean_duration, sum_usage
@@ -94,7 +94,7 @@ def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping,
             "Tag", [(each, tags[:_MOST_TAGS]) for each in entries if (tags := each.case.tags)], 1, 2
         ),
         _build_grouping("Eval set", _list_eval_sets(entries), 1, 2),
-        _build_grouping(CHANGE, _list_changes(entries, record.comparison), 1, 2),
+        _build_grouping(CHANGE, _list_changes(entries, record), 1, 2),
     )
 
 
@@ -106,15 +106,15 @@ def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple
     return [(each, (each.case.eval_set_id,)) for each in entries]
 
 
-def _list_changes(
-    entries: Sequence[CaseEntry], comparison: Comparison | None
-) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return a pair (entry, labels) for each case that changed since the baseline.
+def _list_changes(entries: Sequence[CaseEntry], record: Record) -> list[tuple[CaseEntry, tuple[str, ...]]]:
+    """Return a pair (entry, labels) for each gating case that changed since the baseline.
 
-    The labels are a tuple with one text, the kind of the change. Return [] if `comparison` is None or has
-    fewer than two kinds of changes: a grouping by one kind would distinguish nothing.
+    The labels are a tuple with one text, the kind of the change. Return [] if there is no baseline, or if
+    there are fewer than two kinds of changes: a grouping by one kind would distinguish nothing.
     """
-    kinds = {change.key: CHANGES[change.change] for change in comparison.changes} if comparison else {}
+    kinds = {
+        key: CHANGES[change] for key, change in map_counted_changes(record).items() if change != "unchanged"
+    }
     if len(set(kinds.values())) < 2:
         return []
     return [(each, (kinds[each.case.key],)) for each in entries if each.case.key in kinds]

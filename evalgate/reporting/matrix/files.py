@@ -1,6 +1,9 @@
 """Write the reports of a matrix (a comparison of variants of an agent), and the record of each variant."""
 
+import contextlib
 import json
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +14,14 @@ from evalgate.core.types import Record
 from evalgate.gating.variant_matrix import VariantMatrix
 from evalgate.reporting.matrix.page import render_page
 from evalgate.reporting.matrix.text_reports import render_junit, render_markdown
-from evalgate.reporting.report_files import ReportWriteError, write_reports
+from evalgate.reporting.report_files import ReportWriteError, remove_reports, write_reports
 from evalgate.system.files import GuardedFolder, replace_nested_file
 from evalgate.system.workspace import Workspace
+
+_VARIANT_FILES = ("results.json", "report.html")
+"""The reports of one variant."""
+_VARIANT_FOLDER = re.compile(r"[0-9]+-.+")
+"""Pattern of a variant's folder in the folder `variants` (`Variant.folder`)."""
 
 
 def dump_matrix(matrix: VariantMatrix) -> str:
@@ -58,6 +66,35 @@ def write_matrix(matrix: VariantMatrix, out: GuardedFolder, workspace: Workspace
         raise InvalidInputError(f"{out.path}: cannot be written: {error.strerror or error}") from None
 
 
+def remove_matrix(out: GuardedFolder) -> None:
+    """Remove the reports of an earlier matrix from the folder `out`, also those of its variants.
+
+    A variant's folder is removed with its reports if nothing else is in it. It stays with its other files,
+    such as the journal of an interrupted matrix, which `--resume` needs. Files and folders that cannot be
+    removed stay.
+    """
+    remove_reports(out, RENDERERS)
+    variants = out.build_subfolder("variants")
+    with contextlib.suppress(OSError):
+        for each in list(variants.path.iterdir()):
+            if _VARIANT_FOLDER.fullmatch(each.name):
+                _remove_variant(variants, each.name, "confirmation")
+                _remove_variant(variants, each.name)
+
+
+def _remove_variant(variants: GuardedFolder, *names: str) -> None:
+    """Remove the reports in the subfolder at the path `names`, and the subfolder if it is empty then.
+
+    A folder without `results.json` stays: it is no folder of a variant.
+    """
+    above = variants.build_subfolder("/".join(names[:-1])) if names[1:] else variants
+    folder = above.build_subfolder(names[-1])
+    if (folder.path / "results.json").is_file():  # without this check, the folder would be created
+        remove_reports(folder, _VARIANT_FILES)
+        with contextlib.suppress(OSError), above.open_folder() as descriptor:
+            os.rmdir(names[-1], dir_fd=descriptor)
+
+
 def write_variants(records: Sequence[tuple[str, Record]], out: GuardedFolder, workspace: Workspace) -> None:
     """Write `results.json` and `report.html` for each variant.
 
@@ -66,8 +103,7 @@ def write_variants(records: Sequence[tuple[str, Record]], out: GuardedFolder, wo
     Raises:
         InvalidInputError: a file cannot be written.
     """
-    names = {"results.json", "report.html"}
-    reporters = [each for each in plugin_registry.get_reporters({"html"}) if each.file_name in names]
+    reporters = [each for each in plugin_registry.get_reporters({"html"}) if each.file_name in _VARIANT_FILES]
     for name, record in records:
         try:
             write_reports(record, out.build_subfolder(name), reporters, owner=workspace.owner)

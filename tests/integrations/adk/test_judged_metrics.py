@@ -469,7 +469,8 @@ def test_equal_points_leave_the_identity_of_a_criterion() -> None:
 @pytest.mark.parametrize(
     ("rubrics", "says"),
     [
-        ([{"criterion": "a", "points": 0}], "greater than 0"),
+        ([{"criterion": "a", "points": 0}], "greater than or equal to 0.000000001"),
+        ([{"criterion": "a", "points": 1e308}], "less than or equal to 1000000000"),
         ([{"criterion": "a", "points": float("inf")}], "finite number"),
         ([{"criterion": 5}], "text_property"),
         ([{"criterion": "a", "rubric_text": "b"}], "rubric_text"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import json
 import os
 import sys
 import time
@@ -24,6 +25,10 @@ def ours_with_a_document(case: Any, run: Any) -> Any:
 
 def scoreless(case: Any, run: Any) -> Any:
     return {"reason": "no idea"}
+
+
+def gives(case: Any, run: Any, result: str = "") -> Any:
+    return json.loads(result)
 
 
 async def ours_later(case: Any, run: Any) -> Any:

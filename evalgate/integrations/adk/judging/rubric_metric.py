@@ -12,6 +12,7 @@ from pydantic import (
 )
 from typing_extensions import override
 
+from evalgate.config.schema.field_types import Weight
 from evalgate.core.formatting import pluralize
 from evalgate.core.means import compute_exact_mean, compute_mean, compute_weighted_mean
 from evalgate.core.protocols import MetricContext
@@ -55,7 +56,7 @@ class AdkRubricOption(AdkOptions):
     rubric_content: AdkRubricOptionContent
     description: str | None = Field(default=None, exclude=True)
     type: str | None = Field(default=None, exclude=True)
-    points: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    points: Weight = 1.0
     """Weight in the mean of the rubrics' scores."""
 
     @field_validator("points", mode="before")
