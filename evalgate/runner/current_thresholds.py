@@ -100,15 +100,12 @@ class CurrentCases:
         fixed = len(changed) - broke
         sentences = []
         if broke:
-            theirs = "its" if broke == 1 else "their"
-            sentences.append(
-                f"{pluralize(broke, 'case')} broke on the default branch: only {theirs} runs since then count."
-            )
+            what, theirs = pluralize(broke, "case"), "its" if broke == 1 else "their"
+            sentences.append(f"{what} broke on the default branch: only {theirs} runs since then count.")
         if fixed:
-            were = "was" if fixed == 1 else "were"
+            what, were = pluralize(fixed, "case"), "was" if fixed == 1 else "were"
             sentences.append(
-                f"{pluralize(fixed, 'case')} broke on the default branch and {were} fixed: the runs in between "
-                "do not count."
+                f"{what} broke on the default branch and {were} fixed: the runs in between do not count."
             )
         return " ".join(sentences)
 

@@ -179,7 +179,7 @@ def test_a_case_that_passes_here_is_no_news_of_the_break() -> None:
 
 
 def test_a_quarantined_case_is_no_news_of_the_break() -> None:
-    known = drop_runs_before_breaks(history("+++++", "-----"), HELD)
+    known = keep_comparable_runs(history("+++++", "-----"), HELD)
     about = Quarantine("anna", "slow", "2027-01-01")
     cases = [replace(each, quarantine=about) for each in result(9, "-----").cases]
     assert list(describe_already_failing(cases, known)) == []
