@@ -29,7 +29,7 @@ from evalgate.datasets.acceptance import (
 )
 from evalgate.datasets.case_notes_edits import change_notes, set_note
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
-from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
+from evalgate.datasets.eval_set_file import EditedFile, EvalSetFile, build_diff, edit_eval_set, open_eval_set
 from evalgate.datasets.eval_set_paths import build_notes_name
 from evalgate.datasets.raw_edits import is_same_data
 from evalgate.datasets.results_io import read_record
@@ -301,15 +301,19 @@ def _change_files(
     if options.alternative:
         return [notes]
     changed = {each.case.eval_id: each.case for each in accepted}
+    edited = _edit_file(file, [changed.get(case.eval_id, case) for case in file.eval_set.cases])
+    return [FileChange(file.path, file.shown_as, file.data, edited.data), notes]
+
+
+def _edit_file(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
     try:
-        edited = edit_eval_set(file, [changed.get(case.eval_id, case) for case in file.eval_set.cases])
+        return edit_eval_set(file, cases)
     except InvalidInputError as error:
         # Without the positions, which are those of the file as it would have become.
         raise InvalidInputError(
             Problem(each.file, 0, 0, f"cannot be changed, so nothing was saved: {each.message}")
             for each in error.problems
         ) from None
-    return [FileChange(file.path, file.shown_as, file.data, edited.data), notes]
 
 
 def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:

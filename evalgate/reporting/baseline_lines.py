@@ -71,10 +71,10 @@ CountedChange: TypeAlias = Change | Literal["unchanged"]
 
 
 def map_counted_changes(record: Record) -> dict[CaseKey, CountedChange]:
-    """Return what `format_change_counts` counts each case as: its kind of change, or `unchanged`.
+    """Return the kind of change, or `unchanged`, as which `format_change_counts` counts each case.
 
-    Left out are cases that do not gate, cases whose result shows nothing about the agent, and cases that were
-    removed. Return {} if there is no baseline.
+    Cases that do not gate are left out, and so are unchanged cases without a result of the agent, and removed
+    cases. Return {} if there is no baseline.
     """
     if record.comparison is None:
         return {}
