@@ -9,6 +9,7 @@ The stored case keeps the commit of its break, because the baseline drops the pa
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby, pairwise
 from math import comb
 from typing import TypeAlias
 
@@ -27,8 +28,12 @@ _LUCK = 0.05
 """Significance level: the failures at the end count as a break if a random order of all runs would end with
 as many failures with at most this probability."""
 
+_LUCK_OF_A_FIX = 0.01
+"""The same level for a break that was fixed. It is smaller, because such a break may be anywhere among the
+runs, and because leaving out failures makes a case look better than it is."""
+
 _FEWEST = 2
-"""Minimum number of failed runs of a break, because any case may fail once."""
+"""Minimum number of failed runs of a break, because any case may fail once; also of passed runs of a fix."""
 
 _NAMED = 5
 _SHOWN_OF_COMMIT = 12
@@ -57,7 +62,8 @@ def find_break(
 
     - A run of the case passed, and in all later gate runs (calls of the gate) every run of the case failed.
     - At least two runs failed in these later gate runs.
-    - In a random order of all runs, so many failures in a row at the end have a chance of at most 5 %.
+    - In a random order of all runs, so many failures in a row at the end have a chance of at most 5 %. Runs
+      of an earlier break that was fixed are left out.
 
     A break that is stored in `case` is kept as long as all runs since this break have failed. An answered run
     is left out if none of its scores counts.
@@ -69,19 +75,22 @@ def find_break(
         pass_score: Share of a metric's range, from 0 to 1, which a metric without an entry in `thresholds`
             must reach; None: such metrics do not count.
     """
-    return _find_break(case, sources, _group_outcomes(case.runs, thresholds, pass_score))
+    by_source = _group_outcomes(case.runs, thresholds, pass_score)
+    fixed = _find_fixed_breaks(by_source)
+    return _find_break(case, sources, {at: each for at, each in by_source.items() if at not in fixed})
 
 
 def _find_break(
     case: BaselineCase, sources: Sequence[BaselineSource], by_source: Mapping[int, Sequence[bool]]
 ) -> FailingSince | None:
-    streak = _find_last_streak(by_source, passed=False)
+    """Return the break at the end of `by_source`, which must have no runs of breaks that were fixed."""
+    streak = _find_failing_sources(by_source)
     if not streak:
         return None
     known = case.failing_since
     if known is not None and all(at in streak for at in _find_sources_since(known, by_source, sources)):
         return known
-    if len(streak) == len(by_source) or not _is_beyond_luck(by_source, streak):
+    if len(streak) == len(by_source) or not _is_beyond_luck(by_source, streak, _LUCK):
         return None
     first = sources[streak[0]]
     return FailingSince(first.created_at, first.commit, first.branch)
@@ -92,40 +101,48 @@ def _find_fixed_breaks(by_source: Mapping[int, Sequence[bool]]) -> frozenset[int
 
     A break was fixed if all of this is true:
 
-    - In the gate runs after the break, every run passed, and there are at least two such runs.
-    - In a random order of these runs and those of the break, so many passes in a row at the end have a chance
-      of at most 5 %.
-    - Before the fix, `find_break` would have found the break, or the case never passed.
+    - Every run failed in one or more gate runs in a row, at least two runs.
+    - Every run passed in one or more gate runs directly after them, at least two runs.
+    - Luck explains neither: so many failures at the end of the runs until then, and so many passes at the end
+      of the runs since the break, have a chance of at most 1 % in a random order. A case that never passed
+      before the fix needs no test of its failures.
 
-    Runs of the case that fail now and then, without a break, are evidence of flakiness, and are not returned.
+    Other failures are evidence of flakiness, and are not returned.
     """
-    rest, fixed = dict(by_source), set[int]()
-    while passed := _find_last_streak(rest, passed=True):
-        before = {at: outcomes for at, outcomes in rest.items() if at not in passed}
-        failed = _find_last_streak(before, passed=False)
-        since_break = {at: rest[at] for at in (*failed, *passed)}
-        never_passed = len(failed) == len(before)
+    if all(map(all, by_source.values())):
+        return frozenset()
+    kept, fixed = dict[int, Sequence[bool]](), set[int]()
+    groups = groupby(by_source, lambda at: _get_outcome(by_source[at]))
+    streaks = [(outcome, list(group)) for outcome, group in groups]
+    for (outcome, streak), (next_outcome, next_streak) in pairwise([*streaks, (None, [])]):
+        runs = {at: by_source[at] for at in streak}
+        until_then, since = kept | runs, runs | {at: by_source[at] for at in next_streak}
         if (
-            not failed
-            or not _is_beyond_luck(since_break, passed)
-            or sum(len(rest[at]) for at in failed) < _FEWEST
-            or not (never_passed or _is_beyond_luck(before, failed))
+            (outcome, next_outcome) == (False, True)
+            and _is_beyond_luck(since, next_streak, _LUCK_OF_A_FIX)
+            and sum(map(len, runs.values())) >= _FEWEST
+            and (not kept or _is_beyond_luck(until_then, streak, _LUCK_OF_A_FIX))
         ):
-            break
-        fixed.update(failed)
-        rest = {at: outcomes for at, outcomes in rest.items() if at not in failed}
+            fixed.update(streak)
+        else:
+            kept = until_then
     return frozenset(fixed)
 
 
-def _is_beyond_luck(by_source: Mapping[int, Sequence[bool]], streak: Sequence[int]) -> bool:
+def _get_outcome(outcomes: Sequence[bool]) -> bool | None:
+    """Return True if every run of a gate run passed, False if every run failed, else None."""
+    return outcomes[0] if len(set(outcomes)) == 1 else None
+
+
+def _is_beyond_luck(by_source: Mapping[int, Sequence[bool]], streak: Sequence[int], luck: float) -> bool:
     """Return True if luck hardly explains that the runs end with the equal outcomes of `streak`.
 
-    The streak must have at least two runs, and a chance of at most 5 % in a random order of all runs.
+    The streak must have at least two runs, and a chance of at most `luck` in a random order of all runs.
     """
     length, runs = sum(len(by_source[at]) for at in streak), sum(map(len, by_source.values()))
     outcome = by_source[streak[-1]][0]
     alike = sum(list(outcomes).count(outcome) for outcomes in by_source.values())
-    return length >= _FEWEST and comb(runs - length, alike - length) <= _LUCK * comb(runs, alike)
+    return length >= _FEWEST and comb(runs - length, alike - length) <= luck * comb(runs, alike)
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
@@ -172,10 +189,12 @@ def keep_comparable_runs(
     def keep_case_runs(case: BaselineCase) -> BaselineCase:
         own = case_thresholds.get(case.key)
         by_source = {} if own is None else _group_outcomes(case.runs, own, pass_score)
-        found = _find_break(case, baseline.sources, by_source)
+        fixed = _find_fixed_breaks(by_source)
+        healthy = {at: each for at, each in by_source.items() if at not in fixed} if fixed else by_source
+        found = _find_break(case, baseline.sources, healthy)
         if found is not None:
             kept = set(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))
-        elif fixed := _find_fixed_breaks(by_source):
+        elif fixed:
             kept = {run.source for run in case.runs} - fixed
         else:
             return replace(case, failing_since=None) if case.failing_since else case
@@ -241,14 +260,14 @@ def _group_outcomes(
     return dict(sorted(found.items()))
 
 
-def _find_last_streak(by_source: Mapping[int, Sequence[bool]], *, passed: bool) -> list[int]:
-    """Return the indexes of the newest gate runs in which every run of the case passed, or every run failed.
+def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
+    """Return the indexes of the gate runs that came after the last one in which a run of the case passed.
 
-    `passed` selects which of both is looked for. The oldest gate run is first.
+    The oldest is first. If no run passed, return all indexes in `by_source`.
     """
     found: list[int] = []
     for at in reversed(list(by_source)):
-        if (not passed) in by_source[at]:
+        if any(by_source[at]):
             break
         found.append(at)
     return found[::-1]

@@ -310,7 +310,7 @@ def read_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline; None if no baseline is configured, or if it does not exist yet.
 
     If a case broke on the default branch, its runs before the break are left out, so that later changes are
-    not blamed for the break.
+    not blamed for the break. If it was fixed, the runs of the break are left out.
 
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.

@@ -67,6 +67,7 @@ def since(baseline: Baseline) -> str | None:
         (["+-+-+", "-----"], None),
         (["-----", "-----"], None),  # never passed
         (["+++++", "-----", "+++++"], None),  # mended
+        (["+"] * 6 + ["-"] * 5 + ["+"] * 6 + ["-"] * 2, "commit17"),  # broken again
         (["+++++", "-----", "-+---"], None),  # passes now and then
     ],
 )
@@ -81,14 +82,16 @@ def test_a_break_is_what_luck_does_not_explain(gate_runs: list[str], commit: str
         (["+++++", "-----", "-----", "++", "+++"], [1, 2]),
         (["-----", "+++++"], [0]),  # never passed before
         (["+++++", "-----", "+++++", "-----", "+++++"], [1, 3]),  # broken and fixed twice
-        (["++-++", "-----", "+++++"], [1]),  # what failed now and then counts on
-        (["+++++", "-----", "++"], [1]),
-        (["+++++", "-----", "+"], []),  # once is luck
+        (["+++++", "++-++", "-----", "+++++"], [2]),  # what failed now and then counts on
+        (["+++++", "-----", "++++"], [1]),
+        (["+++++", "-----", "-----", "+++++", "++++-", "+++++"], [1, 2]),  # a later flake changes nothing
+        (["+++++", "-----", "+++++", "-----"], [0, 1, 2]),  # broken again: since then
+        (["+++++", "-----", "++"], []),  # luck, once in 21 times
         (["+++++", "-----", "++-++"], []),  # not all of it is fixed
         (["+++++", "--+--", "+++++"], []),  # fails now and then
         ([*["+"] * 9, "-", *["+"] * 9], []),  # failed once
-        (["+"] * 10 + ["-"] * 2 + ["+"] * 4, []),  # two failures and four passes: luck, once in 15 times
-        (["+"] * 10 + ["-"] * 2 + ["+"] * 5, [10, 11]),
+        (["+"] * 10 + ["-"] * 2 + ["+"] * 5, []),  # two failures: luck, once in 21 times
+        (["+"] * 7 + ["-"] * 3 + ["+"] * 7, [7, 8, 9]),
         (["+++++", "-----"], [0]),  # still broken: compared with the runs since the break
     ],
 )
@@ -113,7 +116,7 @@ def test_a_case_that_fails_by_chance_rarely_loses_its_failures(rate: float, runs
         kept = keep_comparable_runs(baseline, HELD).cases[0].runs
         histories += any(not run.scores[RESPONSE] for run in stored)
         lost += any(not run.scores[RESPONSE] for run in stored) and all(run.scores[RESPONSE] for run in kept)
-    assert lost / histories <= 0.04
+    assert lost / histories <= 0.01
 
 
 @pytest.mark.parametrize("gate_runs", [["+++++", "+++++", *["-----"] * 30], ["+"] * 20 + ["-"] * 40])
