@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evalgate.baselines.history import select_earlier_runs
 from evalgate.config.loader import load_thresholds_or_default
+from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -91,17 +92,14 @@ def _replay_result(
         now,
         tuple(metric for metric in criteria if metric not in known),
         path if path and stored is None else "",
-        tuple(_describe_left_out(record)),
+        tuple(_describe_left_out(record, thresholds.config.gate)),
     )
 
 
-def _describe_left_out(record: Record) -> Iterator[str]:
+def _describe_left_out(record: Record, gate: GateConfig) -> Iterator[str]:
     fell = [each.name for each in record.anchor.metrics if each.outcome == "fell"] if record.anchor else []
-    if fell:
-        yield (
-            f"not compared again: `gate.anchor` closed this gate ({', '.join(fell)}), and would close it "
-            "whatever the rest decides"
-        )
+    if fell and gate.anchor is not None:
+        yield f"not compared again: `gate.anchor` closed this gate ({', '.join(fell)})"
     if record.control is not None:
         yield "not compared again: control runs took part in this verdict"
 
@@ -151,5 +149,5 @@ def _format_lines(found: Sequence[BacktestResult]) -> Iterator[str]:
         yield f"There is no baseline at {to_log_line(lacking, 300)}: absolute thresholds only."
     flips = sum(each.flips for each in found)
     doubtful = sum(bool(each.flips and each.left_out) for each in found)
-    but = f", {doubtful:,} of them only without what was not compared again" if doubtful else ""
+    but = f"; {doubtful:,} of them may not, for what was not compared again" if doubtful else ""
     yield f"{flips:,} of {pluralize(len(found), 'verdict')} would change{but}."

@@ -8,6 +8,7 @@ from evalgate.baselines.failing_since import keep_comparable_runs
 from evalgate.baselines.flakiness import BaselineThresholds, MetricThresholds
 from evalgate.config.cli_overrides import Overrides
 from evalgate.config.schema.thresholds import Config
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -31,7 +32,7 @@ class CurrentCases:
     thresholds: BaselineThresholds = field(default_factory=lambda: BaselineThresholds({}))
     """Thresholds of the cases, which show whether a case broke."""
     pass_score: float = 1.0
-    """Threshold of metrics that are not in `thresholds`, as a share of the metric's range from 0 to 1."""
+    """Threshold of metrics if `thresholds` is empty, as a share of the metric's range from 0 to 1."""
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -77,8 +78,13 @@ class CurrentCases:
 
     def keep_comparable_runs(self, baseline: Baseline) -> Baseline:
         """Return the baseline without runs before the break of a case, and without runs of a fixed break."""
-        known = {case.key: self.thresholds.get_thresholds(case.key) for case in baseline.cases}
-        return keep_comparable_runs(baseline, known, self.pass_score)
+        known = {
+            case.key: {plugin_registry.FINAL_STATE: 1.0, **self.thresholds.get_thresholds(case.key)}
+            for case in baseline.cases
+        }
+        # The gate ignores stored metrics without a criterion; `pass_score` counts if no criterion is known.
+        is_known = bool(self.thresholds.common or self.thresholds.own)
+        return keep_comparable_runs(baseline, known, None if is_known else self.pass_score)
 
     def select_compared_runs(self, baseline: Baseline) -> Baseline:
         """Return the baseline with only the cases and runs that the gate would compare with."""

@@ -161,6 +161,8 @@ def test_a_matrix_removes_what_an_earlier_one_wrote_and_nothing_else(project: Pa
     (folder / "7-mine").mkdir()
     (folder / "notes").mkdir()
     (folder / "notes/results.json").write_text("{}")
+    (folder / "2024-prod").mkdir()
+    (folder / "2024-prod/results.json").write_text("{}")
     (project / "elsewhere").mkdir()
     (project / "elsewhere/results.json").write_text("{}")
     (folder / "8-link").symlink_to(project / "elsewhere")
@@ -177,6 +179,7 @@ def test_a_matrix_removes_what_an_earlier_one_wrote_and_nothing_else(project: Pa
         "7-mine": [],
         "8-link": ["results.json"],
         "notes": ["results.json"],
+        "2024-prod": ["results.json"],
     }
 
 

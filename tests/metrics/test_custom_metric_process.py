@@ -90,11 +90,15 @@ async def test_a_function_scores(function: str, options: dict[str, Any], result:
             MetricFailure("the metric gave `passed` as true, but the status 'failed': leave one of them out"),
         ),
         (
-            {"score": 1, "passed": False, "status": "not_evaluated"},
+            {"score": 1, "passed": True, "status": "not_evaluated"},
             MetricFailure(
-                "the metric gave `passed` as false, but the status 'not_evaluated': leave one of them out"
+                "the metric gave `passed` as true, but the status 'not_evaluated': leave one of them out"
             ),
         ),
+        ({"score": 1, "passed": True, "status": "ok"}, MetricScore(1.0, passed=True)),
+        ({"score": 0.9, "passed": True, "status": 200}, MetricScore(0.9, passed=True)),
+        ({"passed": False, "status": "not_evaluated", "reason": "no order"}, NotApplicable("no order")),
+        ({"score": 0.0, "passed": False, "status": "error"}, MetricFailure("the metric says that it broke")),
         ({"score": None, "status": "not_evaluated", "reason": "no order"}, NotApplicable("no order")),
         ({"status": "not_evaluated", "reason": "no order"}, NotApplicable("no order")),
         ({"status": "error", "reason": "no network"}, MetricFailure("no network")),

@@ -276,7 +276,11 @@ def _is_object(result: Any) -> bool:
         if not {"score", "overall_score", "turns"} & result.keys() and _get_status(result) not in _UNSCORED:
             raise InvalidScoreError(f"the metric gave a dict without `score`; {_EXPECTED}")
         return True
-    return hasattr(result, "overall_score") or hasattr(result, "score")
+    return (
+        hasattr(result, "overall_score")
+        or hasattr(result, "score")
+        or (hasattr(result, "status") and _get_status(result) in _UNSCORED)
+    )
 
 
 def _has_field(result: Any, name: str) -> bool:
@@ -296,8 +300,8 @@ def _get_status(result: Any) -> str:
     """Return "passed", "failed", "not_evaluated" or "error"; "" for no status or the status `unknown`.
 
     Raises:
-        InvalidScoreError: the status is not a known name or number, `passed` is no boolean, or they
-            contradict each other.
+        InvalidScoreError: `passed` is no boolean, or contradicts the status; or there is no `passed`, and
+            the status is not a known name or number.
     """
     passed = _get_field(result, "passed")
     flag = "" if passed is None else "passed" if _require_flag(passed) else "failed"
@@ -306,11 +310,16 @@ def _get_status(result: Any) -> str:
         return flag
     status = getattr(status, "name", status)
     found = _STATUSES.get(str(status).upper())
+    if found is None and flag:
+        return flag  # a status of the user's own, next to evalgate's `passed`
     if found is None:
         raise InvalidScoreError(
             f"the metric gave the status {str(status)[:80]!r}; expected `passed`, `failed`, `not_evaluated` "
             "or `error`"
         )
+    # Many metrics set `passed` to False whenever there is no score.
+    if flag == "failed" and found in _UNSCORED:
+        return found
     if flag and found and flag != found:
         said = "true" if flag == "passed" else "false"
         raise InvalidScoreError(

@@ -20,8 +20,8 @@ from evalgate.system.workspace import Workspace
 
 _VARIANT_FILES = ("results.json", "report.html")
 """The reports of one variant."""
-_VARIANT_FOLDER = re.compile(r"[0-9]+-.+")
-"""Pattern of a variant's folder in the folder `variants` (`Variant.folder`)."""
+_RESULTS_OF_VARIANT = re.compile(r"variants/([0-9]+-[^/\0]+)/results\.json")
+"""Pattern of the path of a variant's results in `matrix.json`; the group is the variant's folder."""
 
 
 def dump_matrix(matrix: VariantMatrix) -> str:
@@ -69,17 +69,26 @@ def write_matrix(matrix: VariantMatrix, out: GuardedFolder, workspace: Workspace
 def remove_matrix(out: GuardedFolder) -> None:
     """Remove the reports of an earlier matrix from the folder `out`, also those of its variants.
 
-    A variant's folder is removed with its reports if nothing else is in it. It stays with its other files,
-    such as the journal of an interrupted matrix, which `--resume` needs. Files and folders that cannot be
-    removed stay.
+    Only variants that `matrix.json` lists are removed. A variant's folder is removed with its reports if
+    nothing else is in it. It stays with its other files, such as the journal of an interrupted matrix, which
+    `--resume` needs. Files and folders that cannot be removed stay.
     """
+    names = _list_variant_folders(out)
     remove_reports(out, RENDERERS)
     variants = out.build_subfolder("variants")
-    with contextlib.suppress(OSError):
-        for each in list(variants.path.iterdir()):
-            if _VARIANT_FOLDER.fullmatch(each.name):
-                _remove_variant(variants, each.name, "confirmation")
-                _remove_variant(variants, each.name)
+    for name in names:
+        _remove_variant(variants, name, "confirmation")
+        _remove_variant(variants, name)
+
+
+def _list_variant_folders(out: GuardedFolder) -> list[str]:
+    """Return the names of the variants' folders by the `matrix.json` in `out`; [] without a valid one."""
+    try:
+        listed = json.loads((out.path / "matrix.json").read_bytes())["variants"]
+        found = [_RESULTS_OF_VARIANT.fullmatch(each["results"]) for each in listed]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return [match[1] for match in found if match]
 
 
 def _remove_variant(variants: GuardedFolder, *names: str) -> None:
