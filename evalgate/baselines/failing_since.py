@@ -76,8 +76,7 @@ def find_break(
             must reach; None: such metrics do not count.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
-    fixed = _find_fixed_breaks(by_source)
-    return _find_break(case, sources, {at: each for at, each in by_source.items() if at not in fixed})
+    return _find_break(case, sources, _drop_fixed_breaks(by_source))
 
 
 def _find_break(
@@ -96,8 +95,8 @@ def _find_break(
     return FailingSince(first.created_at, first.commit, first.branch)
 
 
-def _find_fixed_breaks(by_source: Mapping[int, Sequence[bool]]) -> frozenset[int]:
-    """Return the indexes of the gate runs in which a case was broken, if it was fixed later.
+def _drop_fixed_breaks(by_source: Mapping[int, Sequence[bool]]) -> Mapping[int, Sequence[bool]]:
+    """Return the outcomes without those of the gate runs in which a case was broken, if it was fixed later.
 
     A break was fixed if all of this is true:
 
@@ -107,31 +106,24 @@ def _find_fixed_breaks(by_source: Mapping[int, Sequence[bool]]) -> frozenset[int
       of the runs since the break, have a chance of at most 1 % in a random order. A case that never passed
       before the fix needs no test of its failures.
 
-    Other failures are evidence of flakiness, and are not returned.
+    Other failures are evidence of flakiness, and stay.
     """
     if all(map(all, by_source.values())):
-        return frozenset()
-    kept, fixed = dict[int, Sequence[bool]](), set[int]()
-    groups = groupby(by_source, lambda at: _get_outcome(by_source[at]))
-    streaks = [(outcome, list(group)) for outcome, group in groups]
-    for (outcome, streak), (next_outcome, next_streak) in pairwise([*streaks, (None, [])]):
+        return by_source
+    kept = dict[int, Sequence[bool]]()
+    groups = groupby(by_source, lambda at: set(by_source[at]))
+    streaks = [(outcomes, list(group)) for outcomes, group in groups]
+    for (outcomes, streak), (next_outcomes, next_streak) in pairwise([*streaks, (set(), [])]):
         runs = {at: by_source[at] for at in streak}
         until_then, since = kept | runs, runs | {at: by_source[at] for at in next_streak}
-        if (
-            (outcome, next_outcome) == (False, True)
+        is_fixed_break = (
+            (outcomes, next_outcomes) == ({False}, {True})
             and _is_beyond_luck(since, next_streak, _LUCK_OF_A_FIX)
             and sum(map(len, runs.values())) >= _FEWEST
             and (not kept or _is_beyond_luck(until_then, streak, _LUCK_OF_A_FIX))
-        ):
-            fixed.update(streak)
-        else:
-            kept = until_then
-    return frozenset(fixed)
-
-
-def _get_outcome(outcomes: Sequence[bool]) -> bool | None:
-    """Return True if every run of a gate run passed, False if every run failed, else None."""
-    return outcomes[0] if len(set(outcomes)) == 1 else None
+        )
+        kept = kept if is_fixed_break else until_then
+    return kept
 
 
 def _is_beyond_luck(by_source: Mapping[int, Sequence[bool]], streak: Sequence[int], luck: float) -> bool:
@@ -189,13 +181,12 @@ def keep_comparable_runs(
     def keep_case_runs(case: BaselineCase) -> BaselineCase:
         own = case_thresholds.get(case.key)
         by_source = {} if own is None else _group_outcomes(case.runs, own, pass_score)
-        fixed = _find_fixed_breaks(by_source)
-        healthy = {at: each for at, each in by_source.items() if at not in fixed} if fixed else by_source
-        found = _find_break(case, baseline.sources, healthy)
+        comparable = _drop_fixed_breaks(by_source)
+        found = _find_break(case, baseline.sources, comparable)
         if found is not None:
             kept = set(_find_sources_since(found, {run.source: () for run in case.runs}, baseline.sources))
-        elif fixed:
-            kept = {run.source for run in case.runs} - fixed
+        elif len(comparable) < len(by_source):
+            kept = {run.source for run in case.runs} - (by_source.keys() - comparable.keys())
         else:
             return replace(case, failing_since=None) if case.failing_since else case
         return replace(case, runs=tuple(run for run in case.runs if run.source in kept), failing_since=found)

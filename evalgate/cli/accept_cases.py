@@ -182,7 +182,7 @@ def _load_suites(overrides: Overrides, options: AcceptOptions, folder: Path) -> 
     except InvalidInputError as error:
         found = load_suites(overrides, thresholds_file=options.thresholds, folder=folder)
         why = to_log_line(Redactor.from_environment(os.environ).redact_text(error.problems[0].message), 300)
-        click.echo(f"Not checked whether the cases pass now: metrics cannot be built: {why}", err=True)
+        click.echo(f"Not checked whether the cases pass now, as metrics cannot be built: {why}", err=True)
         return found
 
 

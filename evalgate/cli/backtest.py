@@ -149,5 +149,5 @@ def _format_lines(found: Sequence[BacktestResult]) -> Iterator[str]:
         yield f"There is no baseline at {to_log_line(lacking, 300)}: absolute thresholds only."
     flips = sum(each.flips for each in found)
     doubtful = sum(bool(each.flips and each.left_out) for each in found)
-    but = f"; {doubtful:,} of them may not, for what was not compared again" if doubtful else ""
+    but = f"; for {doubtful:,} of them, not everything was compared again" if doubtful else ""
     yield f"{flips:,} of {pluralize(len(found), 'verdict')} would change{but}."

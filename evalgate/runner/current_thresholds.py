@@ -95,10 +95,10 @@ class CurrentCases:
 
         Return "" if all count. If `problem` is set, the first sentence says so.
         """
-        breaks = self.describe_breaks(self.select_gating_cases(baseline))
+        breaks = self._describe_breaks(self.select_gating_cases(baseline))
         return " ".join(filter(None, (self._describe_counted_cases(baseline), breaks)))
 
-    def describe_breaks(self, baseline: Baseline) -> str:
+    def _describe_breaks(self, baseline: Baseline) -> str:
         """Return sentences about the cases that lost runs because of a break; "" without such a case."""
         pairs = zip(baseline.cases, self.keep_comparable_runs(baseline).cases, strict=True)
         changed = [after for before, after in pairs if len(after.runs) < len(before.runs)]

@@ -291,6 +291,18 @@ def test_a_metric_that_fails_with_the_new_expectation_is_named(
     assert capsys.readouterr().err == ""
 
 
+def test_metrics_that_cannot_be_built_are_said_not_to_be_checked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_set(folder, "adk", EvalCase("late", OLD))
+    run(folder)
+    (folder / "evalgate.yaml").write_text(json.dumps({"criteria": {**ADK, "final_response_match_v2": 0.5}}))
+    assert accept("late", "--yes") == 0
+    printed = capsys.readouterr().err
+    assert printed.startswith("Not checked whether the cases pass now, as metrics cannot be built: ")
+    assert "final_response_match_v2" in printed
+
+
 def test_a_case_without_a_goal_cannot_be_accepted(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

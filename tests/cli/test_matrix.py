@@ -1,6 +1,7 @@
 """`evalgate matrix`: the same cases for every variant of the agent, in one table."""
 
 import json
+import os
 import re
 import shlex
 import xml.etree.ElementTree as ET
@@ -11,8 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.reporting.matrix.files import build_matrix_schema
+from evalgate.reporting.matrix.files import build_matrix_schema, remove_matrix
 from evalgate.runner.variants import Variation, parse_variations
+from evalgate.system.files import GuardedFolder
 from tests.browser import find_violations, has_sideways_scroll, save_picture
 from tests.commands import Done, evalgate
 
@@ -181,6 +183,23 @@ def test_a_matrix_removes_what_an_earlier_one_wrote_and_nothing_else(project: Pa
         "notes": ["results.json"],
         "2024-prod": ["results.json"],
     }
+
+
+@pytest.mark.parametrize(
+    "content", [None, "[", "[]", '{"variants": [{"results": "variants/1-a/../results.json"}, 3]}']
+)
+def test_a_matrix_that_is_no_list_of_variants_removes_none(tmp_path: Path, content: str | None) -> None:
+    mine = tmp_path / "variants/1-a/results.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("{}")
+    if content is None:
+        os.mkfifo(tmp_path / "matrix.json")  # reading it would wait for a writer
+    else:
+        (tmp_path / "matrix.json").write_text(content)
+
+    remove_matrix(GuardedFolder.open_ancestor(tmp_path, tmp_path))
+
+    assert mine.exists()
 
 
 def test_a_winner_is_confirmed_by_fresh_runs_of_it_and_the_reference(project: Path) -> None:

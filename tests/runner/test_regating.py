@@ -195,7 +195,7 @@ def test_a_verdict_by_the_anchor_is_not_said_to_change(tmp_path: Path) -> None:
     assert lines[0].endswith("fail -> pass")
     assert lines[-2:] == [
         f"  not compared again: `gate.anchor` closed this gate ({RESPONSE})",
-        "1 of 1 verdict would change; 1 of them may not, for what was not compared again.",
+        "1 of 1 verdict would change; for 1 of them, not everything was compared again.",
     ]
     config(tmp_path, criteria={RESPONSE: 0.8})
     found = run_backtest(["1.json"], thresholds_file=None, baseline=None, folder=tmp_path)

@@ -16,6 +16,7 @@ from evalgate.reporting.matrix.page import render_page
 from evalgate.reporting.matrix.text_reports import render_junit, render_markdown
 from evalgate.reporting.report_files import ReportWriteError, remove_reports, write_reports
 from evalgate.system.files import GuardedFolder, replace_nested_file
+from evalgate.system.inner_files import read_inner_file
 from evalgate.system.workspace import Workspace
 
 _VARIANT_FILES = ("results.json", "report.html")
@@ -84,7 +85,8 @@ def remove_matrix(out: GuardedFolder) -> None:
 def _list_variant_folders(out: GuardedFolder) -> list[str]:
     """Return the names of the variants' folders by the `matrix.json` in `out`; [] without a valid one."""
     try:
-        listed = json.loads((out.path / "matrix.json").read_bytes())["variants"]
+        # The agent runs already, and may have put a pipe or a link there.
+        listed = json.loads(read_inner_file(out.path / "matrix.json", out.path))["variants"]
         found = [_RESULTS_OF_VARIANT.fullmatch(each["results"]) for each in listed]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
